@@ -1,0 +1,27 @@
+"""Behaviour cloning: maximum likelihood of demonstrated answers, token mean."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from teamtune.algorithms.algorithm import Algorithm, TokenBatch
+from teamtune.rollout import Group
+
+
+class Cloning(Algorithm):
+    """Groups hold demonstrations instead of samples; every one of them has advantage 1."""
+
+    def assign_credit(self, groups: Sequence[Group]) -> None:
+        for group in groups:
+            for candidate in group.candidates:
+                candidate.advantage = 1.0
+
+    def trainable(self, groups: Sequence[Group]) -> list[Group]:
+        return list(groups)
+
+    def denominator(self, groups: Sequence[Group]) -> float:
+        """Tokens of all demonstrations."""
+        return float(sum(len(c.token_ids) for g in groups for c in g.candidates))
+
+    def loss(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        return -(batch.logprobs * batch.advantages).sum(), {}

@@ -1,0 +1,57 @@
+"""Credit assignment: pure functions from rewards to advantages, in float64."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Scale = Literal["std", "none"]
+Baseline = Literal["mean", "leave_one_out", "max"]
+
+FLAT = 1e-9
+"""A group whose spread is at most FLAT * max(1, |r|) says nothing about its candidates."""
+
+
+def group_advantages(
+    rewards: Sequence[float | None], scale: Scale = "std", baseline: Baseline = "mean"
+) -> Tensor:
+    """Advantages of the candidates of one group, compared with each other only.
+
+    A_k = (r_k - b_k) / s, with b the mean, the mean of the others, or the maximum of the valid
+    rewards, and s their sample standard deviation (n - 1), whatever the baseline, or 1.
+
+    Args:
+        rewards: One per candidate. None and NaN mark a failed one: advantage 0, left out of b and s.
+        scale: `std` as in AT-GRPO and GRPO, `none` as in MAGRPO and Dr.GRPO.
+        baseline: `mean`, `leave_one_out` (RLOO, MARLOO) or `max` (MAReMax).
+
+    Returns:
+        [K] float64. All zero where fewer than two rewards are valid or they are all equal.
+
+    Raises:
+        ValueError: An infinite reward, or an unknown scale or baseline.
+    """
+    if scale not in ("std", "none"):
+        raise ValueError(f"scale: got {scale!r}, allowed: std, none")
+    if baseline not in ("mean", "leave_one_out", "max"):
+        raise ValueError(f"baseline: got {baseline!r}, allowed: mean, leave_one_out, max")
+    values = torch.tensor([math.nan if r is None else float(r) for r in rewards], dtype=torch.double)
+    if values.isinf().any():
+        raise ValueError(f"infinite reward in {list(rewards)}")
+    advantages = torch.zeros_like(values)
+    valid = ~values.isnan()
+    r = values[valid]
+    n = len(r)
+    if n < 2 or r.max() - r.min() <= FLAT * max(1.0, float(r.abs().max())):
+        return advantages
+    centered = r - r.mean()
+    if baseline == "leave_one_out":
+        credit = centered * n / (n - 1)
+    elif baseline == "max":
+        credit = r - r.max()
+    else:
+        credit = centered
+    advantages[valid] = credit / r.std() if scale == "std" else credit
+    return advantages

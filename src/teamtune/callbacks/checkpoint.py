@@ -1,0 +1,50 @@
+"""Checkpoints by rollout step: one file each, written beside and then renamed, the newest as `last`."""
+
+import os
+from pathlib import Path
+
+import lightning as L
+from lightning.pytorch.callbacks import Checkpoint
+
+from teamtune.errors import ConfigError
+from teamtune.training import TeamModule
+
+
+class TeamCheckpoint(Checkpoint):
+    """Saves weights, optimizers and counters to `<run folder>/checkpoints/step-NNNNNN.ckpt`."""
+
+    def __init__(self, every_n_steps: int = 50, keep: int = 2):
+        """
+        Args:
+            every_n_steps: Rollout steps between checkpoints; the last step is always saved.
+            keep: How many of the newest are kept.
+
+        Raises:
+            ConfigError: A value below one.
+        """
+        for name, value in (("every_n_steps", every_n_steps), ("keep", keep)):
+            if value < 1:
+                raise ConfigError(f"checkpoint.{name}: got {value}, allowed: 1 or more")
+        self.every_n_steps = every_n_steps
+        self.keep = keep
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        assert isinstance(pl_module, TeamModule)
+        step = pl_module.rollout_step
+        final = trainer.max_epochs is not None and 0 <= trainer.max_epochs <= step
+        if step % self.every_n_steps and not final and not trainer.should_stop:
+            return
+        folder = pl_module.run_dir / "checkpoints"
+        path = folder / f"step-{step:06d}.ckpt"
+        trainer.save_checkpoint(path)
+        if trainer.is_global_zero:
+            self._publish(folder, path)
+
+    def _publish(self, folder: Path, path: Path) -> None:
+        link = folder / "last.ckpt"
+        fresh = folder / ".last.ckpt"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(path.name)
+        os.replace(fresh, link)
+        for old in sorted(folder.glob("step-*.ckpt"))[: -self.keep]:
+            old.unlink()

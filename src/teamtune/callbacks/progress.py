@@ -1,0 +1,88 @@
+"""One progress bar over rollout steps that names the phase the run is in."""
+
+import sys
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import ProgressBar
+from tqdm import tqdm
+
+from teamtune.training import TeamModule
+
+
+class TeamProgress(ProgressBar):
+    """Rollout steps, phase, success and tokens per second; a line per evaluation in a log file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bar: tqdm[Any] | None = None
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    @property
+    def is_enabled(self) -> bool:
+        return self._enabled
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        tqdm.write(" ".join(map(str, args)))
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        assert isinstance(pl_module, TeamModule)
+        if self._enabled and trainer.is_global_zero and sys.stderr.isatty():
+            self._bar = tqdm(
+                total=trainer.max_epochs if (trainer.max_epochs or 0) > 0 else None,
+                initial=pl_module.rollout_step,
+                unit="step",
+                dynamic_ncols=True,
+            )
+
+    def _show(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+        if self._bar is None:
+            return
+        assert isinstance(module, TeamModule)
+        metrics = trainer.callback_metrics
+        parts = [f"train {float(metrics['rollout/success']):.0%}"] if "rollout/success" in metrics else []
+        if "val/success" in metrics:
+            parts.append(f"held-out {float(metrics['val/success']):.1%}")
+        if "rollout/tokens_per_second" in metrics:
+            parts.append(f"{float(metrics['rollout/tokens_per_second']):,.0f} tokens/s")
+        self._bar.set_description(module.phase)
+        self._bar.set_postfix_str(", ".join(parts))
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self._show(trainer, pl_module)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self._bar is not None:
+            self._bar.update()
+        self._show(trainer, pl_module)
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._show(trainer, pl_module)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        assert isinstance(pl_module, TeamModule)
+        self._show(trainer, pl_module)
+        if self._enabled and self._bar is None and trainer.state.fn == "fit":
+            share = float(trainer.callback_metrics["val/success"])
+            pl_module.print(
+                f"step {pl_module.rollout_step}: held-out success {share:.1%}, "
+                f"{pl_module.training_tokens:,} training tokens, {pl_module.seconds:.0f} s"
+            )
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self.on_train_end(trainer, pl_module)

@@ -1,0 +1,140 @@
+"""The run at a glance: evaluation before training, a learning curve, and a closing table."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.loggers import MLFlowLogger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from teamtune.training import TeamModule
+
+
+@dataclass(frozen=True)
+class Row:
+    """One evaluation. Success as a share, tokens generated for training, seconds of wall time."""
+
+    step: int
+    name: str
+    success: float
+    low: float
+    high: float
+    tasks: int
+    tokens: int
+    seconds: float
+
+
+HEAD = ("", "success", "95 % interval", "tasks", "training tokens", "wall time")
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as a Markdown table."""
+    cells = [HEAD]
+    for r in rows:
+        interval = f"{100 * r.low:.1f}–{100 * r.high:.1f} %"
+        minutes, seconds = divmod(round(r.seconds), 60)
+        cells.append(
+            (
+                f"{r.name} (step {r.step})",
+                f"{100 * r.success:.1f} %",
+                interval,
+                f"{r.tasks:,}",
+                f"{r.tokens:,}",
+                f"{minutes}:{seconds:02d} min",
+            )
+        )
+    widths = [max(len(row[i]) for row in cells) for i in range(len(HEAD))]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in cells]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+    return "\n".join(lines)
+
+
+def draw_curve(rows: list[Row], path: Path) -> None:
+    """Success on held-out tasks against rollout steps, with its interval, as a PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    steps = [r.step for r in rows]
+    axes.fill_between(steps, [r.low for r in rows], [r.high for r in rows], alpha=0.2, lw=0)
+    axes.plot(steps, [r.success for r in rows], marker="o", ms=3)
+    axes.set(xlabel="rollout step", ylabel="success on held-out tasks", ylim=(0, 1.02))
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=150)
+
+
+class Report(L.Callback):
+    """Evaluates before the first step, draws the learning curve and prints the closing table."""
+
+    def __init__(self, evaluate_first: bool = True):
+        """
+        Args:
+            evaluate_first: Whether to evaluate before the first rollout step.
+        """
+        self.evaluate_first = evaluate_first
+        self.rows: list[Row] = []
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        assert isinstance(pl_module, TeamModule)
+        if self.evaluate_first and pl_module.rollout_step == 0 and trainer.enable_validation:
+            trainer.validating = True
+            trainer.fit_loop.epoch_loop.val_loop.run()
+            trainer.training = True
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        module = pl_module
+        assert isinstance(module, TeamModule)
+        metrics = {k: float(v) for k, v in trainer.callback_metrics.items()}
+        name = type(module.algorithm).__name__
+        if module.rollout_step == 0:
+            name = "warm start" if module.warm_started else "untrained"
+        self.rows = [r for r in self.rows if r.step != module.rollout_step]
+        self.rows.append(
+            Row(
+                module.rollout_step,
+                name,
+                metrics["val/success"],
+                metrics["val/success_low"],
+                metrics["val/success_high"],
+                round(metrics["val/tasks"]),
+                module.training_tokens,
+                module.seconds,
+            )
+        )
+        if trainer.state.fn == "fit":
+            self._draw(trainer, module)
+        else:
+            self._print(module, self.rows)
+
+    on_test_end = on_validation_end
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        assert isinstance(pl_module, TeamModule)
+        if self.rows:
+            self._print(pl_module, [self.rows[0], *self.rows[-1:]] if len(self.rows) > 1 else self.rows)
+
+    @rank_zero_only
+    def _draw(self, trainer: L.Trainer, module: TeamModule) -> None:
+        path = module.run_dir / "learning_curve.png"
+        draw_curve(self.rows, path)
+        rows = json.dumps([asdict(r) for r in self.rows], indent=1)
+        (module.run_dir / "evaluations.json").write_text(rows + "\n")
+        for logger in trainer.loggers:
+            if isinstance(logger, MLFlowLogger):
+                logger.experiment.log_artifact(logger.run_id, str(path))
+
+    @rank_zero_only
+    def _print(self, module: TeamModule, rows: list[Row]) -> None:
+        text = table(rows)
+        (module.run_dir / "result.md").write_text(text + "\n")
+        module.print(f"\n{text}\n\nfiles: {module.run_dir}")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": [asdict(r) for r in self.rows]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.rows = [Row(**r) for r in state_dict["rows"]]

@@ -1,0 +1,191 @@
+"""The rollout callback: between two optimization steps it samples the team on the step's tasks."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import lightning as L
+
+from teamtune.callbacks.run_folder import new_run_folder
+from teamtune.envs import Environment
+from teamtune.errors import ConfigError
+from teamtune.inference import HFChat, RolloutEngine, Sampling
+from teamtune.inference.sampling import derive_seed
+from teamtune.rollout import (
+    Rollout,
+    Sampler,
+    TrajectorySampler,
+    TreeSampler,
+    check_policy_map,
+    collect,
+    count_tokens,
+)
+from teamtune.rollout.statistics import merged, summarize
+from teamtune.tasks import Task
+from teamtune.training import TeamModule, ranks
+
+EngineFactory = Callable[[str, Sampling], RolloutEngine]
+
+
+class RolloutCallback(L.Callback):
+    """Owns one engine per policy and leaves each step's experience with the TeamModule."""
+
+    def __init__(
+        self,
+        engine: EngineFactory,
+        sampling: Sampling,
+        evaluation_turns: int | None = None,
+        max_failed: float = 0.1,
+    ):
+        """
+        Args:
+            engine: Makes the engine of a policy from its model folder and the sampling.
+            sampling: How candidates are drawn in training. Evaluation is always greedy.
+            evaluation_turns: Turns per agent in evaluation; null takes the algorithm's.
+            max_failed: Training stops when a larger share of a step's candidates failed.
+
+        Raises:
+            ConfigError: A sampling whose distribution is not the one that the trainer scores.
+        """
+        sampling.check_trainable("rollout.sampling")
+        if not 0 <= max_failed <= 1:
+            raise ConfigError(f"rollout.max_failed: got {max_failed}, allowed: 0 to 1")
+        if evaluation_turns is not None and evaluation_turns < 1:
+            raise ConfigError(f"rollout.evaluation_turns: got {evaluation_turns}, allowed: >= 1")
+        self.engine = engine
+        self.sampling = sampling
+        self.evaluation_turns = evaluation_turns
+        self.max_failed = max_failed
+        self._evaluated = 0.0
+        self._evaluation: list[Any] = []
+
+    def check(self, module: TeamModule, env: Environment[Any]) -> None:
+        """Raises ConfigError where agents, policies and models do not fit; before anything is written."""
+        check_policy_map(env.agents, module.policy_map, list(module.policies))
+        for name, policy in module.named_policies().items():
+            if isinstance(policy.model, str):
+                try:
+                    HFChat(policy.model)
+                except ConfigError as error:
+                    raise ConfigError(f"model.policies.{name}.init_args.{error}") from error
+                except OSError as error:
+                    raise ConfigError(
+                        f"model.policies.{name}.init_args.model: cannot load {policy.model!r}: "
+                        f"{str(error).splitlines()[0]}"
+                    ) from error
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        module = _team(pl_module)
+        if module.engines:
+            return
+        env = _environment(trainer)
+        self.check(module, env)
+        module.temperature = self.sampling.temperature
+        module.run_dir = new_run_folder(trainer)
+        for name, policy in module.named_policies().items():
+            folder = module.run_dir / "models" / name
+            policy.prepare(folder, trainer.is_global_zero, module.seed)
+        trainer.strategy.barrier("models")
+        module.engines = {
+            name: self.engine(str(policy.folder), self.sampling)
+            for name, policy in module.named_policies().items()
+        }
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: list[Task], batch_idx: int
+    ) -> None:
+        module = _team(pl_module)
+        module.phase = "rollout"
+        began = time.monotonic()
+        seed = derive_seed(module.seed, "train", module.rollout_step)
+        rollouts = self._collect(trainer, module, batch, module.algorithm.sampler, seed)
+        groups = [group for rollout in rollouts for group in rollout.groups]
+        module.algorithm.assign_credit(groups)
+        module.rollouts, module.experience = rollouts, groups
+        seconds = time.monotonic() - began
+        parts = ranks.gathered((summarize(rollouts, "rollout"), count_tokens(rollouts), seconds))
+        metrics = merged(part[0] for part in parts)
+        tokens, slowest = sum(part[1] for part in parts), max(part[2] for part in parts)
+        module.training_tokens += tokens
+        metrics["rollout/tokens"] = float(tokens)
+        metrics["rollout/tokens_per_second"] = tokens / slowest
+        metrics["rollout/total_tokens"] = float(module.training_tokens)
+        metrics["time/rollout"] = slowest
+        module.report(metrics)
+        if metrics.get("rollout/failed", 0.0) > self.max_failed:
+            reasons = {c.error or c.stop_reason for g in groups for c in g.candidates if c.reward is None}
+            raise RuntimeError(
+                f"{metrics['rollout/failed']:.0%} of the candidates failed, more than "
+                f"rollout.max_failed = {self.max_failed:.0%}: {'; '.join(sorted(reasons)[:3])}"
+            )
+
+    def on_validation_batch_start(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        batch: list[Task],
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        module = _team(pl_module)
+        module.phase = "evaluation"
+        began = time.monotonic()
+        turns = self.evaluation_turns
+        if turns is None:
+            sampler = module.algorithm.sampler
+            turns = sampler.max_turns if isinstance(sampler, TreeSampler) else 1
+        seed = derive_seed(module.seed, "evaluation")
+        module.rollouts = self._collect(trainer, module, batch, TrajectorySampler(turns), seed)
+        self._evaluated += time.monotonic() - began
+        self._evaluation.append((summarize(module.rollouts, "val"), count_tokens(module.rollouts)))
+
+    on_test_batch_start = on_validation_batch_start
+    on_predict_batch_start = on_validation_batch_start
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._evaluated, self._evaluation = 0.0, []
+
+    on_test_start = on_validation_start
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        module = _team(pl_module)
+        parts = ranks.gathered((self._evaluation, self._evaluated))
+        metrics = merged(sums for part in parts for sums, _ in part[0])
+        metrics |= {f"val/{k}": v for k, v in module.success.compute().items()}
+        metrics["val/tokens"] = float(sum(n for part in parts for _, n in part[0]))
+        metrics["time/evaluation"] = max(part[1] for part in parts)
+        module.success.reset()
+        module.report(metrics)
+
+    on_test_epoch_end = on_validation_epoch_end
+
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        self.teardown(trainer, pl_module, "")
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        module = _team(pl_module)
+        for engine in module.engines.values():
+            engine.close()
+        module.engines = {}
+
+    @staticmethod
+    def _collect(
+        trainer: L.Trainer,
+        module: TeamModule,
+        tasks: Sequence[Task],
+        sampler: Sampler,
+        seed: int,
+    ) -> list[Rollout]:
+        env = _environment(trainer)
+        return collect(env, tasks, sampler, module.engines, module.policy_map, seed)
+
+
+def _environment(trainer: L.Trainer) -> Environment[Any]:
+    return trainer.datamodule.environment  # type: ignore[attr-defined]
+
+
+def _team(module: L.LightningModule) -> TeamModule:
+    assert isinstance(module, TeamModule)
+    return module

@@ -1,0 +1,112 @@
+"""Weights go from each policy to its engine after every update, and a guard compares the two."""
+
+import time
+from typing import Any
+
+import lightning as L
+import torch
+
+from teamtune.errors import ConfigError
+from teamtune.inference import Completion, RolloutEngine, Sampling
+from teamtune.inference.sampling import derive_seed
+from teamtune.policies import Policy
+from teamtune.rollout import Candidate, Group, GroupKey
+from teamtune.training import TeamModule, pack, ranks
+
+PROBE = [{"role": "user", "content": "Compare engine and trainer."}]
+
+
+class WeightSyncError(RuntimeError):
+    """Engine and trainer disagree about the policy: rollouts would come from other weights."""
+
+
+class WeightSync(L.Callback):
+    """Sends the weights of policies that stepped, before the first rollout and after each update."""
+
+    def __init__(self, tolerance: float = 1e-3, probe_tokens: int = 8):
+        """
+        Args:
+            tolerance: Largest difference of a token's log-prob between engine and trainer that
+                the guard accepts; 1e-3 suits float32 engines, 0.3 bfloat16 ones.
+            probe_tokens: Length of the completion that is compared; 0 turns the guard off.
+
+        Raises:
+            ConfigError: A value out of its range.
+        """
+        if tolerance <= 0:
+            raise ConfigError(f"weight_sync.tolerance: got {tolerance}, allowed: more than 0")
+        if probe_tokens < 0:
+            raise ConfigError(f"weight_sync.probe_tokens: got {probe_tokens}, allowed: 0 or more")
+        self.tolerance = tolerance
+        self.probe_tokens = probe_tokens
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.sync(pl_module)
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.sync(pl_module)
+
+    on_test_start = on_validation_start
+    on_predict_start = on_validation_start
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.sync(pl_module)
+
+    def sync(self, module: L.LightningModule) -> None:
+        """Loads what is newer than an engine's weights, and checks it. All ranks call it alike."""
+        assert isinstance(module, TeamModule)
+        began = time.monotonic()
+        for name, policy in module.named_policies().items():
+            engine = module.engines[name]
+            if engine.version == policy.version:
+                continue
+            engine.load_weights(policy.full_weights(), policy.version)
+            if self.probe_tokens:
+                self._guard(name, policy, engine, module)
+        module.report({"time/sync": time.monotonic() - began})
+
+    def _guard(self, name: str, policy: Policy, engine: RolloutEngine, module: TeamModule) -> None:
+        worst = probe_difference(
+            policy, engine, module.temperature, self.probe_tokens, module.device
+        )
+        worst = ranks.largest(worst, module.device)
+        if not worst <= self.tolerance:
+            raise WeightSyncError(
+                f"policy {name!r}, version {policy.version}: engine and trainer log-probs differ by "
+                f"{worst:.3g} on the probe, more than weight_sync.tolerance = {self.tolerance:g}; "
+                "the engine does not hold the policy's weights"
+            )
+
+
+def probe_difference(
+    policy: Policy,
+    engine: RolloutEngine,
+    temperature: float,
+    num_tokens: int,
+    device: torch.device,
+) -> float:
+    """Largest |log-prob(engine) - log-prob(trainer)| over a sampled completion; inf where it failed.
+
+    The engine draws `num_tokens` tokens after a fixed prompt; all ranks must call.
+    """
+    import asyncio
+
+    prompt_ids = engine.chat.encode(PROBE) or [0]
+    sampling = Sampling(temperature=temperature, max_tokens=num_tokens)
+    seed = derive_seed("probe", policy.version)
+
+    async def ask() -> list[Completion]:
+        return await engine.generate(prompt_ids, 1, sampling, seed)
+
+    completion = asyncio.run(ask())[0]
+    ids = completion.token_ids or (0,)
+    answer = Candidate("", ids, (0.0,) * len(ids), "stop", policy.version, reward=0.0)
+    probe = Group(GroupKey("probe", "probe", 0), "", "", tuple(prompt_ids), [answer])
+    with torch.no_grad():
+        logprobs, _ = policy(pack([probe], 1)[0].to(device), temperature)
+    if not completion.token_ids:
+        return float("inf")
+    difference = logprobs.cpu() - torch.tensor(completion.logprobs)
+    return float(difference.abs().max().nan_to_num(nan=float("inf")))

@@ -1,0 +1,7 @@
+"""The rules of each kind of task, and the contract they keep."""
+
+from teamtune.envs.check import check_env
+from teamtune.envs.environment import Environment, Message, Reward, Transition
+from teamtune.envs.plan_path import PlanPath
+
+__all__ = ["Environment", "Message", "PlanPath", "Reward", "Transition", "check_env"]

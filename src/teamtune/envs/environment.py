@@ -1,0 +1,71 @@
+"""The environment contract: a cooperative Dec-POMDP that holds rules and never an episode.
+
+States are immutable values. `transition` maps a state and the acting agents' texts to a successor,
+so scoring K candidates on K successors of one state needs no copying and cannot step a wrong board.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from teamtune.tasks import Task
+
+State = TypeVar("State")
+Message = dict[str, str]
+"""`role` and `content`, as chat templates take it."""
+
+
+@dataclass(frozen=True)
+class Reward:
+    """One agent's reward for one transition; AT-GRPO compares alpha * team + local."""
+
+    local: float = 0.0
+    team: float = 0.0
+
+
+@dataclass(frozen=True)
+class Transition(Generic[State]):
+    """What one (joint) action led to. `rewards` has an entry for every agent that acted.
+
+    `success` is the environment's own verdict; running out of turns is never a success.
+    """
+
+    state: State
+    rewards: Mapping[str, Reward]
+    done: bool = False
+    success: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Environment(ABC, Generic[State]):
+    """Rules of one kind of task, for a fixed team of agents (roles)."""
+
+    agents: tuple[str, ...]
+    """Every role, in the order in which they first act."""
+    reward_range: tuple[float, float] = (float("-inf"), float("inf"))
+    """Bounds of `local` and of `team` each; `check_env` holds transitions to them."""
+
+    @abstractmethod
+    def reset(self, task: Task) -> State:
+        """The initial state of a task. Raises ValueError for malformed task data."""
+
+    @abstractmethod
+    def acting(self, state: State) -> tuple[str, ...]:
+        """Who acts now: one agent in turn, several simultaneously, none when the episode is over."""
+
+    @abstractmethod
+    def observe(self, state: State, agent: str) -> list[Message]:
+        """The chat that `agent` sees in `state`."""
+
+    @abstractmethod
+    async def transition(self, state: State, actions: Mapping[str, str]) -> Transition[State]:
+        """The successor for the texts of all acting agents. Survives any text; never raises for one."""
+
+    def potential(self, state: State) -> float:
+        """Phi(state). An episode's return is the change of Phi plus 1 if it was solved."""
+        return 0.0
+
+    def sample_actions(self, state: State, agent: str) -> list[str]:
+        """Well-formed answers that `check_env` tries in `state`; good and bad ones alike."""
+        return []

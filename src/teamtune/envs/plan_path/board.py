@@ -1,0 +1,81 @@
+"""Grid boards: cells, moves, shortest paths and random instances. No prompts, no rewards."""
+
+import random
+import re
+from collections import deque
+from functools import lru_cache
+
+Cell = tuple[int, int]
+Grid = tuple[str, ...]
+
+MOVES: dict[str, Cell] = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
+_WORDS = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
+_ANSWER = re.compile(r"moves?\s*:", re.IGNORECASE)
+
+
+def is_free(grid: Grid, cell: Cell) -> bool:
+    """Whether `cell` lies on the board and is no obstacle."""
+    row, column = cell
+    return 0 <= row < len(grid) and 0 <= column < len(grid[0]) and grid[row][column] == "."
+
+
+def walk(grid: Grid, start: Cell, goal: Cell, moves: str) -> Cell:
+    """Where `moves` lead from `start`: the goal and an impossible move both end the list."""
+    cell = start
+    for move in moves:
+        delta = MOVES[move]
+        ahead = (cell[0] + delta[0], cell[1] + delta[1])
+        if cell == goal or not is_free(grid, ahead):
+            break
+        cell = ahead
+    return cell
+
+
+@lru_cache(maxsize=8192)
+def distances(grid: Grid, goal: Cell) -> dict[Cell, int]:
+    """Steps to `goal` from every cell that can reach it (breadth-first search)."""
+    found = {goal: 0}
+    queue = deque([goal])
+    while queue:
+        cell = queue.popleft()
+        for delta in MOVES.values():
+            ahead = (cell[0] + delta[0], cell[1] + delta[1])
+            if ahead not in found and is_free(grid, ahead):
+                found[ahead] = found[cell] + 1
+                queue.append(ahead)
+    return found
+
+
+def parse_moves(text: str, max_moves: int) -> str | None:
+    """The moves of an answer, or None where it is malformed.
+
+    An answer is a list of U, D, L, R (or the words up, down, left, right), separated by anything
+    of spaces, commas and brackets; what stands before the last `Moves:` is reasoning. Moves past
+    `max_moves` are not played.
+    """
+    moves = ""
+    for word in re.split(r"[\s,;\[\](){}'\"`.*]+", _ANSWER.split(text)[-1].upper()):
+        if not word:
+            continue
+        word = _WORDS.get(word, word)
+        if set(word) - MOVES.keys():
+            return None
+        moves += word
+    return moves[:max_moves] or None
+
+
+def random_board(
+    rng: random.Random, size: int, obstacle_probability: float
+) -> tuple[Grid, Cell, Cell]:
+    """A board with two different free cells, start and goal, that a path connects."""
+    while True:
+        grid = tuple(
+            "".join("#" if rng.random() < obstacle_probability else "." for _ in range(size))
+            for _ in range(size)
+        )
+        free = [(r, c) for r in range(size) for c in range(size) if grid[r][c] == "."]
+        if len(free) < 2:
+            continue
+        start, goal = rng.sample(free, 2)
+        if start in distances(grid, goal):
+            return grid, start, goal

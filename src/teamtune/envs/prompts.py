@@ -1,0 +1,53 @@
+"""Role prompts are Jinja templates, so that a configuration can change what an agent is told."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from teamtune.errors import ConfigError
+
+
+class Prompts:
+    """The templates of one environment, one per role: `<folder>/<style>/<role>.jinja`.
+
+    A template renders one user message; a block `{% block system %}` is not needed: what should be a
+    system message goes before a line that holds only `---`.
+    """
+
+    def __init__(self, folder: Path, roles: tuple[str, ...]):
+        """
+        Args:
+            folder: Where the templates lie.
+            roles: The roles, each with a file `<role>.jinja` or, for all of them, `all.jinja`.
+
+        Raises:
+            ConfigError: A role has no template, or a template does not parse.
+        """
+        loader = jinja2.Environment(
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            loader=jinja2.FileSystemLoader(str(folder)),
+        )
+        self._templates = {}
+        for role in roles:
+            name = f"{role}.jinja" if (folder / f"{role}.jinja").is_file() else "all.jinja"
+            if not (folder / name).is_file():
+                raise ConfigError(f"no prompt for role {role!r}: {folder}/{role}.jinja is missing")
+            try:
+                self._templates[role] = loader.get_template(name)
+            except jinja2.TemplateSyntaxError as error:
+                raise ConfigError(f"{folder / name}:{error.lineno}: {error.message}") from error
+
+    def render(self, role: str, values: Mapping[str, Any]) -> list[dict[str, str]]:
+        """The messages for `role`; `values` are the template's variables, `role` among them."""
+        text = self._templates[role].render(values, role=role).strip()
+        system, separator, user = text.partition("\n---\n")
+        if not separator:
+            return [{"role": "user", "content": text}]
+        return [
+            {"role": "system", "content": system.strip()},
+            {"role": "user", "content": user.strip()},
+        ]

@@ -1,0 +1,98 @@
+"""What a rollout needs of a language model: token ids in, token ids and their log-probs out."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from teamtune.errors import ConfigError
+from teamtune.inference.chat import ChatFormat
+
+StopReason = Literal["stop", "length", "failed"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn."""
+
+    temperature: float = 1.0
+    """Logits are divided by it before sampling and before scoring; 0 takes the likeliest token."""
+    max_tokens: int = 256
+    """Longest completion, in tokens; one that is cut has the stop reason `length`."""
+    top_p: float = 1.0
+    """Nucleus sampling; only for evaluation, because it samples another distribution than is scored."""
+    top_k: int = 0
+    """Sample among the k likeliest tokens; 0 takes all. Only for evaluation, as top_p."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise ConfigError(f"temperature: got {self.temperature}, allowed: 0 or more")
+        if self.max_tokens < 1:
+            raise ConfigError(f"max_tokens: got {self.max_tokens}, allowed: 1 or more")
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p: got {self.top_p}, allowed: 0 < p <= 1")
+        if self.top_k < 0:
+            raise ConfigError(f"top_k: got {self.top_k}, allowed: 0 (off) or more")
+
+    def check_trainable(self, key: str) -> None:
+        """Raises ConfigError where the sampled distribution is not the one the trainer scores."""
+        if self.temperature == 0:
+            raise ConfigError(f"{key}.temperature: got 0, allowed for training: more than 0")
+        if self.top_p != 1:
+            raise ConfigError(f"{key}.top_p: got {self.top_p}, allowed for training: 1")
+        if self.top_k != 0:
+            raise ConfigError(f"{key}.top_k: got {self.top_k}, allowed for training: 0 (off)")
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sampled answer.
+
+    `token_ids` includes the end token where one was sampled. `logprobs[t]` is the log-probability of
+    `token_ids[t]` under the distribution it was drawn from (at temperature 0: under temperature 1).
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    text: str
+    stop_reason: StopReason
+    version: int
+    """How many weight updates the policy had seen."""
+
+
+class RolloutEngine(ABC):
+    """Generates for one policy. It owns the policy's chat format and default sampling."""
+
+    chat: ChatFormat
+    sampling: Sampling
+    version: int = -1
+    """The policy version of the loaded weights; -1 until `load_weights` was called."""
+
+    @abstractmethod
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        n: int = 1,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+    ) -> list[Completion]:
+        """`n` completions of one prompt; completion k depends on `seed + k`, not on what else runs.
+
+        A prompt that leaves no room for an answer gives completions with the stop reason `failed`.
+        """
+
+    @abstractmethod
+    def load_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Replaces every weight and forgets what was cached under the old ones.
+
+        Names are those of the Hugging Face state dict; a tied head may be given or left out.
+
+        Raises:
+            ValueError: A name is unknown, or one is missing.
+        """
+
+    def close(self) -> None:
+        """Frees what the engine holds; it cannot generate afterwards."""

@@ -1,0 +1,280 @@
+"""Generation with plain transformers: no dependency but torch, the same bits in every equal run.
+
+All requests that are ready are drained before each decoding step. A prompt is computed once for its
+n samples; new requests join the running batch, finished rows leave it. No threads, no timers.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from teamtune.inference.chat import HFChat
+from teamtune.inference.engine import Completion, RolloutEngine, Sampling
+from teamtune.inference.sampling import draw, uniforms
+
+
+@dataclass(eq=False)
+class _Request:
+    prompt_ids: list[int]
+    n: int
+    sampling: Sampling
+    seed: int
+    done: "asyncio.Future[list[Completion]]"
+    finished: dict[int, Completion] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class _Row:
+    """One sample in the making."""
+
+    request: _Request
+    k: int
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+class _Batch:
+    """Running rows with their left-padded keys and values, [rows, heads, length, width] per layer."""
+
+    def __init__(self, rows: list[_Row], keys: list[Tensor], values: list[Tensor], mask: Tensor):
+        self.rows, self.keys, self.values, self.mask = rows, keys, values, mask
+
+    def join(self, other: "_Batch") -> "_Batch":
+        length = max(self.mask.shape[1], other.mask.shape[1])
+        return _Batch(
+            self.rows + other.rows,
+            [_stack(a, b, length) for a, b in zip(self.keys, other.keys)],
+            [_stack(a, b, length) for a, b in zip(self.values, other.values)],
+            torch.cat([_pad(self.mask, 1, length), _pad(other.mask, 1, length)]),
+        )
+
+    def keep(self, kept: list[int]) -> "_Batch":
+        """The rows `kept`, without the columns that only the others needed."""
+        index = torch.tensor(kept, device=self.mask.device)
+        mask = self.mask[index]
+        first = int(mask.any(0).to(torch.uint8).argmax())
+        return _Batch(
+            [self.rows[i] for i in kept],
+            [k[index, :, first:] for k in self.keys],
+            [v[index, :, first:] for v in self.values],
+            mask[:, first:],
+        )
+
+
+def _pad(x: Tensor, dim: int, length: int) -> Tensor:
+    shape = list(x.shape)
+    shape[dim] = length - shape[dim]
+    return torch.cat([x.new_zeros(shape), x], dim) if shape[dim] else x
+
+
+def _stack(a: Tensor, b: Tensor, length: int) -> Tensor:
+    return torch.cat([_pad(a, 2, length), _pad(b, 2, length)])
+
+
+class TransformersEngine(RolloutEngine):
+    """Continuous batching over a Hugging Face causal LM in this process."""
+
+    def __init__(
+        self,
+        model: str,
+        sampling: Sampling | None = None,
+        max_batch_rows: int = 4096,
+        dtype: str = "float32",
+        device: str = "auto",
+        template_args: dict[str, Any] | None = None,
+    ):
+        """
+        Args:
+            model: Folder or hub name with the model's configuration, tokenizer and weights.
+            sampling: Default sampling.
+            max_batch_rows: Most samples decoded at once; further requests wait.
+            dtype: Number format of the weights, e.g. `float32` or `bfloat16`.
+            device: `auto` takes the current GPU where there is one.
+            template_args: Further variables for the chat template.
+
+        Raises:
+            ConfigError: The model has no chat template.
+        """
+        from transformers import AutoModelForCausalLM
+
+        self.chat = HFChat(model, template_args)
+        self.sampling = sampling or Sampling()
+        if device == "auto":
+            device = f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
+        self.model = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
+        self.model.to(device).eval().requires_grad_(False)
+        self.context_length = int(self.model.config.get_text_config().max_position_embeddings)
+        self.max_batch_rows = max_batch_rows
+        self._waiting: list[_Request] = []
+        self._driver: asyncio.Task[None] | None = None
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        n: int = 1,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+    ) -> list[Completion]:
+        sampling = sampling or self.sampling
+        if len(prompt_ids) + sampling.max_tokens > self.context_length or not prompt_ids:
+            return [Completion((), (), "", "failed", self.version)] * n
+        loop = asyncio.get_running_loop()
+        request = _Request(list(prompt_ids), n, sampling, seed, loop.create_future())
+        self._waiting.append(request)
+        if self._driver is None or self._driver.done():
+            self._driver = loop.create_task(self._drive())
+        return await request.done
+
+    def load_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        own = self.model.state_dict()
+        missing = set(own)
+        for name, tensor in named_tensors:
+            if name not in own:
+                raise ValueError(f"the engine's model has no weight {name!r}")
+            own[name].copy_(tensor)
+            missing.discard(name)
+        given = {own[name].data_ptr() for name in own.keys() - missing}
+        missing = {name for name in missing if own[name].data_ptr() not in given}
+        if missing:
+            raise ValueError(f"weights were not given: {', '.join(sorted(missing)[:5])}")
+        self.version = version
+
+    def close(self) -> None:
+        del self.model
+
+    async def _drive(self) -> None:
+        """Steps until nothing runs or waits. Every failure reaches those that wait for an answer."""
+        batch: _Batch | None = None
+        requests: list[_Request] = []
+        try:
+            while True:
+                known = -1
+                while known != len(self._waiting):
+                    known = len(self._waiting)
+                    await asyncio.sleep(0)
+                fresh = self._admit(len(batch.rows) if batch else 0)
+                requests = [r for r in requests + fresh if not r.done.done()]
+                if not requests:
+                    return
+                batch = self._advance(batch, fresh)
+        except BaseException as error:
+            for request in requests + self._waiting:
+                if not request.done.done():
+                    request.done.set_exception(error)
+            self._waiting = []
+            raise
+
+    def _admit(self, running: int) -> list[_Request]:
+        admitted: list[_Request] = []
+        while self._waiting:
+            if running and running + self._waiting[0].n > self.max_batch_rows:
+                break
+            running += self._waiting[0].n
+            admitted.append(self._waiting.pop(0))
+        return admitted
+
+    @torch.inference_mode()
+    def _advance(self, batch: _Batch | None, fresh: list[_Request]) -> _Batch | None:
+        """One token for every running row, and the first one for the rows of `fresh` requests."""
+        if batch is not None:
+            logits, batch = self._decode(batch)
+            batch = self._append(batch, logits)
+        if fresh:
+            logits, started = self._prefill(fresh)
+            started_kept = self._append(started, logits)
+            if started_kept is not None:
+                batch = started_kept if batch is None else batch.join(started_kept)
+        return batch
+
+    def _prefill(self, requests: list[_Request]) -> tuple[Tensor, _Batch]:
+        from transformers import DynamicCache
+
+        device = self.model.device
+        length = max(len(r.prompt_ids) for r in requests)
+        ids = torch.zeros(len(requests), length, dtype=torch.long)
+        mask = torch.zeros(len(requests), length, dtype=torch.long)
+        for i, request in enumerate(requests):
+            ids[i, length - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
+            mask[i, length - len(request.prompt_ids) :] = 1
+        mask = mask.to(device)
+        output = self.model(
+            input_ids=ids.to(device),
+            attention_mask=mask,
+            position_ids=(mask.cumsum(1) - 1).clamp(min=0),
+            past_key_values=DynamicCache(),
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        repeats = torch.tensor([r.n for r in requests], device=device)
+        layers = output.past_key_values.layers
+        batch = _Batch(
+            [_Row(request, k) for request in requests for k in range(request.n)],
+            [layer.keys.repeat_interleave(repeats, 0) for layer in layers],
+            [layer.values.repeat_interleave(repeats, 0) for layer in layers],
+            mask.repeat_interleave(repeats, 0),
+        )
+        return output.logits[:, -1].repeat_interleave(repeats, 0), batch
+
+    def _decode(self, batch: _Batch) -> tuple[Tensor, _Batch]:
+        from transformers import DynamicCache
+
+        cache = DynamicCache()
+        for i, (keys, values) in enumerate(zip(batch.keys, batch.values)):
+            cache.update(keys, values, i)
+        last = torch.tensor([[row.ids[-1]] for row in batch.rows], device=self.model.device)
+        mask = torch.cat([batch.mask, batch.mask.new_ones(len(batch.rows), 1)], 1)
+        output = self.model(
+            input_ids=last,
+            attention_mask=mask,
+            position_ids=mask.sum(1, keepdim=True) - 1,
+            past_key_values=cache,
+            use_cache=True,
+        )
+        layers = output.past_key_values.layers
+        keys, values = [layer.keys for layer in layers], [layer.values for layer in layers]
+        return output.logits[:, -1], _Batch(batch.rows, keys, values, mask)
+
+    def _append(self, batch: _Batch, logits: Tensor) -> _Batch | None:
+        """Draws each row's next token; answers finished requests and returns the rows that go on."""
+        ids, logprobs = self._draw(batch.rows, logits)
+        kept = []
+        for i, (row, token, logprob) in enumerate(zip(batch.rows, ids, logprobs)):
+            row.ids.append(token)
+            row.logprobs.append(logprob)
+            if token in self.chat.stop_ids or len(row.ids) >= row.request.sampling.max_tokens:
+                self._finish(row, stopped=token in self.chat.stop_ids)
+            else:
+                kept.append(i)
+        if len(kept) == len(batch.rows):
+            return batch
+        return batch.keep(kept) if kept else None
+
+    def _draw(self, rows: list[_Row], logits: Tensor) -> tuple[list[int], list[float]]:
+        seeds = np.array([row.request.seed + row.k for row in rows])
+        steps = np.array([len(row.ids) for row in rows])
+        uniform = uniforms(seeds, steps)
+        ids = torch.empty(len(rows), dtype=torch.long, device=logits.device)
+        logprobs = torch.empty(len(rows), device=logits.device)
+        kinds = {row.request.sampling for row in rows}
+        for s in kinds:
+            at = torch.tensor([i for i, row in enumerate(rows) if row.request.sampling == s])
+            chosen = draw(logits[at], uniform[at], s.temperature, s.top_p, s.top_k)
+            ids[at], logprobs[at] = chosen
+        return ids.tolist(), logprobs.tolist()
+
+    def _finish(self, row: _Row, stopped: bool) -> None:
+        request = row.request
+        request.finished[row.k] = Completion(
+            token_ids=tuple(row.ids),
+            logprobs=tuple(row.logprobs),
+            text=self.chat.decode(row.ids),
+            stop_reason="stop" if stopped else "length",
+            version=self.version,
+        )
+        if len(request.finished) == request.n and not request.done.done():
+            request.done.set_result([request.finished[k] for k in range(request.n)])

@@ -1,0 +1,169 @@
+"""A policy: the weights behind one or several agents, and how they are optimized."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from teamtune.errors import ConfigError
+from teamtune.policies.scorer import TokenScorer
+from teamtune.policies.tiny import TinyLlama
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from teamtune.training.batch import PackedBatch
+
+OptimizerCallable = Callable[[Iterable], Optimizer]
+LRSchedulerCallable = Callable[[Optimizer], LRScheduler]
+
+
+class Policy(L.LightningModule):
+    """One causal LM with full fp32 master weights.
+
+    `__init__` holds configuration only; `configure_model` builds the weights, so that a strategy can
+    shard them and a rank that does not own the policy need not hold them.
+    """
+
+    def __init__(
+        self,
+        model: str | TinyLlama,
+        optimizer: OptimizerCallable = lambda p: torch.optim.AdamW(p, lr=1e-6, weight_decay=0.0),
+        scheduler: LRSchedulerCallable | None = None,
+        max_grad_norm: float = 1.0,
+        token_budget: int = 16384,
+        head_chunk: int = 1024,
+        gradient_checkpointing: bool = False,
+        attention: str = "sdpa",
+    ):
+        """
+        Args:
+            model: Hugging Face folder or hub name, or a recipe for a tiny model.
+            optimizer: From parameters to an optimizer; stepped once per minibatch.
+            scheduler: From the optimizer to a schedule that advances once per rollout step.
+            max_grad_norm: The gradient's norm is clipped to this.
+            token_budget: Most tokens of a micro-batch, padding included.
+            head_chunk: Response tokens per pass through the head.
+            gradient_checkpointing: Recompute the blocks in the backward pass to save memory.
+            attention: Attention back-end of transformers, `sdpa` or `eager`.
+
+        Raises:
+            ConfigError: A learning rate that is not positive, or another value out of its range.
+        """
+        super().__init__()
+        rates = [g["lr"] for g in optimizer([nn.Parameter(torch.zeros(1))]).param_groups]
+        if not all(rate > 0 for rate in rates):
+            raise ConfigError(f"optimizer.init_args.lr: got {min(rates)}, allowed: more than 0")
+        if max_grad_norm <= 0:
+            raise ConfigError(f"max_grad_norm: got {max_grad_norm}, allowed: more than 0")
+        if token_budget < 1:
+            raise ConfigError(f"token_budget: got {token_budget}, allowed: 1 or more")
+        if head_chunk < 1:
+            raise ConfigError(f"head_chunk: got {head_chunk}, allowed: 1 or more")
+        if attention not in ("sdpa", "eager"):
+            raise ConfigError(f"attention: got {attention!r}, allowed: sdpa, eager")
+        self.model = model
+        self.optimizer = optimizer
+        self.scheduler = scheduler
+        self.max_grad_norm = max_grad_norm
+        self.token_budget = token_budget
+        self.head_chunk = head_chunk
+        self.gradient_checkpointing = gradient_checkpointing
+        self.attention = attention
+        self.folder: str | None = model if isinstance(model, str) else None
+        """Where configuration and tokenizer lie, once known."""
+        self.version = 0
+        """Optimizer steps so far; engines carry the version whose weights they hold."""
+        self.scorer: TokenScorer | None = None
+        self.reference: TokenScorer | None = None
+
+    def prepare(self, folder: Path, write: bool, seed: int) -> None:
+        """Makes the model's folder on the spot where the model is a recipe (`write`: on one rank)."""
+        if isinstance(self.model, TinyLlama):
+            if write and self.folder is None:
+                self.model.build(folder, seed)
+            self.folder = str(folder)
+
+    def build(self, mesh: "DeviceMesh | None", with_reference: bool) -> None:
+        """Loads the weights once, sharded over `mesh` where there is one."""
+        if self.scorer is not None:
+            return
+        self.scorer = self._load(mesh)
+        if self.gradient_checkpointing:
+            self.scorer.lm.gradient_checkpointing_enable({"use_reentrant": False})
+        if with_reference:
+            self.reference = self._load(mesh).requires_grad_(False)
+
+    def _load(self, mesh: "DeviceMesh | None") -> TokenScorer:
+        from transformers import AutoModelForCausalLM
+
+        assert self.folder is not None, "prepare() comes first"
+        lm = AutoModelForCausalLM.from_pretrained(
+            self.folder, dtype=torch.float32, attn_implementation=self.attention
+        )
+        scorer = TokenScorer(_without_dropout(lm).train(), self.head_chunk)
+        if mesh is not None:
+            from teamtune.strategies.fsdp2 import shard
+
+            shard(scorer, mesh)
+        return scorer
+
+    def forward(
+        self, batch: "PackedBatch", temperature: float = 1.0, entropy: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies [N] of the response tokens, see TokenScorer."""
+        assert self.scorer is not None
+        return self.scorer(batch, temperature, entropy)
+
+    @torch.no_grad()
+    def reference_logprobs(self, batch: "PackedBatch", temperature: float) -> Tensor:
+        """[N] log-probs under the frozen copy of the policy as it was when training began."""
+        assert self.reference is not None
+        return self.reference(batch, temperature)[0]
+
+    @torch.no_grad()
+    def set_reference(self) -> None:
+        """Makes the present weights the reference, where one is kept."""
+        if self.reference is not None and self.scorer is not None:
+            for old, new in zip(self.reference.parameters(), self.scorer.parameters()):
+                old.copy_(new)
+
+    def trainable_parameters(self) -> list[nn.Parameter]:
+        """What the optimizer steps."""
+        assert self.scorer is not None
+        return [p for p in self.scorer.parameters() if p.requires_grad]
+
+    def full_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight by its Hugging Face name, gathered where sharded; all ranks must iterate."""
+        assert self.scorer is not None
+        for name, tensor in self.scorer.lm.state_dict().items():
+            tensor = tensor.detach()
+            yield name, tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+    def export(self, folder: Path, write: bool) -> None:
+        """Writes a plain Hugging Face folder (`write`: on one rank; all ranks must call)."""
+        weights = {name: tensor.cpu().contiguous() for name, tensor in self.full_weights()}
+        if write:
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+
+            assert self.folder is not None and self.scorer is not None
+            plain: Any = AutoModelForCausalLM.from_config(self.scorer.lm.config)
+            plain.load_state_dict(weights)
+            plain.save_pretrained(folder)
+            AutoTokenizer.from_pretrained(self.folder).save_pretrained(folder)
+
+
+def _without_dropout(lm: nn.Module) -> nn.Module:
+    """Dropout would make the trainer score another policy than the one that sampled."""
+    for module in lm.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.0
+    return lm

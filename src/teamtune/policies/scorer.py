@@ -1,0 +1,66 @@
+"""Token log-probs of packed groups without the [tokens x vocabulary] matrix.
+
+The body runs once over each row [prompt | candidate 1 | ... | candidate K]; the head runs in chunks
+over response tokens only, and the backward pass computes each chunk again instead of keeping it.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+if TYPE_CHECKING:
+    from teamtune.training.batch import PackedBatch
+
+
+class TokenScorer(nn.Module):
+    """A causal LM whose forward pass returns log-probs (and entropy) of given response tokens.
+
+    It is a module of its own so that sharding hooks, which run around `forward`, cover the head too.
+    """
+
+    def __init__(self, lm: nn.Module, chunk_size: int = 1024):
+        super().__init__()
+        self.lm = lm
+        self.chunk_size = chunk_size
+
+    def forward(
+        self, batch: "PackedBatch", temperature: float = 1.0, entropy: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies in nats, [N] float32 each, in the order of `batch.targets`.
+
+        The temperature divides the logits, as in sampling. Without `entropy` its values carry no
+        gradient.
+        """
+        body = self.lm.get_decoder()
+        dtype = self.lm.get_input_embeddings().weight.dtype
+        if torch.is_autocast_enabled(batch.input_ids.device.type):
+            dtype = torch.get_autocast_dtype(batch.input_ids.device.type)
+        hidden = body(
+            input_ids=batch.input_ids,
+            position_ids=batch.position_ids,
+            attention_mask=batch.attention_mask(dtype),
+            use_cache=False,
+        ).last_hidden_state
+        states = hidden.flatten(0, 1)[batch.predicted_from]
+        pairs = [
+            checkpoint(self._head, part, targets, temperature, entropy, use_reentrant=False)
+            for part, targets in zip(
+                states.split(self.chunk_size), batch.targets.split(self.chunk_size)
+            )
+        ]
+        return torch.cat([p[0] for p in pairs]), torch.cat([p[1] for p in pairs])
+
+    def _head(
+        self, states: Tensor, targets: Tensor, temperature: float, entropy: bool
+    ) -> tuple[Tensor, Tensor]:
+        logits = self.lm.get_output_embeddings()(states).float()
+        cap = getattr(self.lm.config.get_text_config(), "final_logit_softcapping", None)
+        if cap:
+            logits = cap * torch.tanh(logits / cap)
+        scores = torch.log_softmax(logits / temperature, dim=-1)
+        chosen = scores.gather(1, targets[:, None])[:, 0]
+        with torch.set_grad_enabled(entropy and torch.is_grad_enabled()):
+            spread = -(scores.exp() * scores).sum(-1)
+        return chosen, spread

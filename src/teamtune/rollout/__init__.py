@@ -1,0 +1,21 @@
+"""Sampling teams on tasks."""
+
+from teamtune.rollout.collector import check_policy_map, collect
+from teamtune.rollout.records import Candidate, Group, GroupKey, Rollout, count_tokens
+from teamtune.rollout.sampler import Sampler, Team
+from teamtune.rollout.trajectory import TrajectorySampler
+from teamtune.rollout.tree import TreeSampler
+
+__all__ = [
+    "Candidate",
+    "Group",
+    "GroupKey",
+    "Rollout",
+    "Sampler",
+    "Team",
+    "TrajectorySampler",
+    "TreeSampler",
+    "check_policy_map",
+    "collect",
+    "count_tokens",
+]

@@ -1,0 +1,47 @@
+"""What a set of rollouts tells, as (sum, count) pairs that add up over ranks."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from teamtune.rollout.records import Rollout
+
+Sums = dict[str, tuple[float, int]]
+
+
+def summarize(rollouts: Sequence[Rollout], prefix: str) -> Sums:
+    """Outcome, rewards per agent, stop reasons, failures and lengths under `<prefix>/`."""
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+
+    def add(name: str, value: float) -> None:
+        entry = sums[f"{prefix}/{name}"]
+        entry[0] += value
+        entry[1] += 1
+
+    for rollout in rollouts:
+        add("success", float(rollout.success))
+        add("return", rollout.return_)
+        add("broken_off", float(rollout.error is not None))
+        for group in rollout.groups:
+            agent = group.key.agent
+            add(f"{agent}/spread", group.spread)
+            for c in group.candidates:
+                add("failed", float(c.reward is None))
+                for reason in ("stop", "length"):
+                    add(f"stop_{reason}", float(c.stop_reason == reason))
+                add("completion_tokens", len(c.token_ids))
+                if c.reward is not None and not math.isnan(c.reward):
+                    assert c.reward_local is not None and c.reward_team is not None
+                    add(f"{agent}/reward_local", c.reward_local)
+                    add(f"{agent}/reward_team", c.reward_team)
+    return {name: (value, int(count)) for name, (value, count) in sums.items()}
+
+
+def merged(parts: Iterable[Mapping[str, tuple[float, int]]]) -> dict[str, float]:
+    """Means over all ranks' sums; a name that some ranks lack is a mean over the others."""
+    total: dict[str, tuple[float, int]] = {}
+    for part in parts:
+        for name, (value, count) in part.items():
+            old = total.get(name, (0.0, 0))
+            total[name] = (old[0] + value, old[1] + count)
+    return {name: value / count for name, (value, count) in sorted(total.items()) if count}

@@ -1,0 +1,83 @@
+"""Where tasks come from. A source is indexed, so that the tasks of a step follow from its number."""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Protocol
+
+from teamtune.errors import ConfigError
+from teamtune.tasks.task import Task
+
+
+class Generator(Protocol):
+    """An environment that can make instances."""
+
+    def task(self, seed: int) -> Task:
+        """The instance that `seed` stands for."""
+
+
+def fingerprint(task: Task) -> str:
+    """A digest of a task's data: equal for equal problems, whatever their ids."""
+    data = json.dumps(dict(task.data), sort_keys=True, default=str)
+    return hashlib.blake2b(data.encode(), digest_size=16).hexdigest()
+
+
+class TaskSource(ABC):
+    """An indexed, possibly endless sequence of tasks."""
+
+    count: int | None
+    """How many tasks there are; None for endless."""
+
+    @abstractmethod
+    def take(self, env: object, start: int, n: int, exclude: Collection[str] = ()) -> list[Task]:
+        """`n` tasks from index `start` on (modulo `count`), none with a fingerprint in `exclude`."""
+
+    @abstractmethod
+    def overlap(self, other: "TaskSource") -> str | None:
+        """What the two sources share, in words, or None."""
+
+
+class GeneratedTasks(TaskSource):
+    """Instances that the environment makes from consecutive seeds."""
+
+    def __init__(self, first_seed: int, count: int | None = None):
+        """
+        Args:
+            first_seed: Seed of the first instance; the next ones follow it.
+            count: Number of instances; None is endless.
+
+        Raises:
+            ConfigError: A count below one.
+        """
+        if count is not None and count < 1:
+            raise ConfigError(f"count: got {count}, allowed: 1 or more, or null for endless")
+        self.first_seed = first_seed
+        self.count = count
+
+    def take(self, env: object, start: int, n: int, exclude: Collection[str] = ()) -> list[Task]:
+        make = getattr(env, "task", None)
+        if make is None:
+            raise ConfigError(f"{type(env).__name__} makes no instances; give tasks from a file")
+        tasks = []
+        for index in range(start, start + n):
+            seed = self.first_seed + (index % self.count if self.count else index)
+            task = make(seed)
+            while fingerprint(task) in exclude:
+                seed += 1_000_000_007  # far beyond any run, so that no other index meets it
+                task = make(seed)
+            tasks.append(task)
+        return tasks
+
+    def overlap(self, other: TaskSource) -> str | None:
+        if not isinstance(other, GeneratedTasks):
+            return None
+        low = max(self.first_seed, other.first_seed)
+        high = min(self._end, other._end)
+        if low >= high:
+            return None
+        return f"seeds from {low}" + (f" to {int(high) - 1}" if high != float("inf") else " on")
+
+    @property
+    def _end(self) -> float:
+        return float("inf") if self.count is None else self.first_seed + self.count

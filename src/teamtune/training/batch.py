@@ -1,0 +1,138 @@
+"""Packing: groups become rows in which all candidates share one copy of their prompt.
+
+A row is [prompt | candidate 1 | ... | candidate K], padded on the right. A candidate sees the prompt
+and itself; its positions continue the prompt's. The last token of a candidate predicts nothing, so
+it is scored but not fed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from teamtune.rollout import Candidate, Group
+
+PADDING = -1
+
+
+@dataclass
+class PackedBatch:
+    """Rows [B, L] and, for their N response tokens in row order, what a loss needs [N]."""
+
+    input_ids: Tensor
+    position_ids: Tensor
+    segments: Tensor
+    """[B, L]: 0 for the prompt, k for the k-th candidate of the row, -1 for padding."""
+    predicted_from: Tensor
+    """[N] index into the flattened rows of the position whose output predicts each token."""
+    targets: Tensor
+    sampling_logprobs: Tensor
+    advantages: Tensor
+    weight: Tensor
+    """[N] 1 for real tokens; a row that only keeps ranks in step has 0."""
+
+    def attention_mask(self, dtype: torch.dtype) -> Tensor:
+        """[B, 1, L, L] additive: 0 where a query (third axis) may see a key, else the least number.
+
+        Additive because eager attention silently adds a boolean mask. Padding sees only itself.
+        """
+        segments, length = self.segments, self.segments.shape[1]
+        query, key = segments[:, :, None], segments[:, None, :]
+        index = torch.arange(length, device=segments.device)
+        causal = index[:, None] >= index[None, :]
+        visible = causal & ((key == 0) | (key == query)) & (key != PADDING)
+        visible |= index[:, None] == index[None, :]
+        mask = torch.zeros(visible.shape, dtype=dtype, device=segments.device)
+        return mask.masked_fill_(~visible, torch.finfo(dtype).min)[:, None]
+
+    def to(self, device: torch.device) -> "PackedBatch":
+        """The same batch on `device`."""
+        return PackedBatch(**{name: value.to(device) for name, value in vars(self).items()})
+
+    @property
+    def num_tokens(self) -> int:
+        """B * L, padding included: what the token budget limits."""
+        return self.input_ids.numel()
+
+
+@dataclass
+class _Row:
+    prompt_ids: tuple[int, ...]
+    candidates: list[Candidate]
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt_ids) + sum(len(c.token_ids) - 1 for c in self.candidates)
+
+
+def pack(groups: Sequence[Group], token_budget: int) -> list[PackedBatch]:
+    """Micro-batches of at most `token_budget` tokens (rows x longest row), padding included.
+
+    Candidates that failed or sampled nothing are left out. A group that exceeds the budget is split
+    between candidates; a single candidate that exceeds it gets a batch of its own. Rows of like
+    length share a batch, so that little is padded; the order does not matter to a summed loss.
+    """
+    rows = sorted((r for g in groups for r in _rows(g, token_budget)), key=lambda r: r.length)
+    batches: list[PackedBatch] = []
+    pending: list[_Row] = []
+    for row in rows:
+        if pending and (len(pending) + 1) * row.length > token_budget:
+            batches.append(_build(pending))
+            pending = []
+        pending.append(row)
+    if pending:
+        batches.append(_build(pending))
+    return batches
+
+
+def placeholder(prompt_ids: Sequence[int] = (0,)) -> PackedBatch:
+    """A batch of one token that weighs nothing, for a rank that has no more to compute."""
+    nothing = Candidate("", (0,), (0.0,), "stop", 0, advantage=0.0)
+    batch = _build([_Row(tuple(prompt_ids), [nothing])])
+    batch.weight.zero_()
+    return batch
+
+
+def _rows(group: Group, token_budget: int) -> list[_Row]:
+    rows: list[_Row] = []
+    for candidate in group.candidates:
+        if candidate.reward is None or not candidate.token_ids:
+            continue
+        extra = len(candidate.token_ids) - 1
+        if not rows or rows[-1].length + extra > token_budget:
+            rows.append(_Row(group.prompt_ids, []))
+        rows[-1].candidates.append(candidate)
+    return rows
+
+
+def _build(rows: Sequence[_Row]) -> PackedBatch:
+    length = max(row.length for row in rows)
+    ids, positions, segments, predicted_from = [], [], [], []
+    for i, row in enumerate(rows):
+        p = len(row.prompt_ids)
+        row_ids, row_positions, row_segments = list(row.prompt_ids), list(range(p)), [0] * p
+        for k, candidate in enumerate(row.candidates, start=1):
+            fed = candidate.token_ids[:-1]
+            at = i * length + len(row_ids)
+            predicted_from += [i * length + p - 1, *range(at, at + len(fed))]
+            row_ids += fed
+            row_positions += range(p, p + len(fed))
+            row_segments += [k] * len(fed)
+        rest = length - len(row_ids)
+        ids.append(row_ids + [0] * rest)
+        positions.append(row_positions + [0] * rest)
+        segments.append(row_segments + [PADDING] * rest)
+    answers = [c for row in rows for c in row.candidates]
+    advantages = [[c.advantage or 0.0] * len(c.token_ids) for c in answers]
+    targets = torch.tensor([t for c in answers for t in c.token_ids])
+    return PackedBatch(
+        input_ids=torch.tensor(ids),
+        position_ids=torch.tensor(positions),
+        segments=torch.tensor(segments),
+        predicted_from=torch.tensor(predicted_from),
+        targets=targets,
+        sampling_logprobs=torch.tensor([x for c in answers for x in c.sampling_logprobs]),
+        advantages=torch.tensor([a for row in advantages for a in row], dtype=torch.float32),
+        weight=torch.ones(len(targets)),
+    )

@@ -1,0 +1,144 @@
+"""The update between two rollouts: every policy's optimizer is stepped on its own experience.
+
+Denominators are counted over the whole optimizer step, across micro-batches and ranks, so the
+gradient depends on neither; ranks run equally many micro-batches, for sharded modules talk in each.
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from teamtune.algorithms import Algorithm, TokenBatch
+from teamtune.policies import Policy
+from teamtune.rollout import Group
+from teamtune.training import ranks
+from teamtune.training.batch import PackedBatch, pack, placeholder
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+Experience = Mapping[str, Sequence[Group]]
+"""This rank's groups by policy."""
+
+
+class MultiOptimizerLoop:
+    """Epochs and minibatches over one rollout's experience; within each, policy after policy."""
+
+    def __init__(self, algorithm: Algorithm, epochs: int = 1, minibatch_tasks: int | None = None):
+        """
+        Args:
+            algorithm: Gives loss and denominators.
+            epochs: How often the experience is used.
+            minibatch_tasks: Tasks per optimizer step; None takes all.
+        """
+        self.algorithm = algorithm
+        self.epochs = epochs
+        self.minibatch_tasks = minibatch_tasks
+
+    def run(
+        self,
+        policies: Mapping[str, Policy],
+        optimizers: Mapping[str, "Optimizer"],
+        experience: Experience,
+        temperature: float,
+        seed: int,
+        device: torch.device,
+    ) -> dict[str, float]:
+        """Steps the optimizers; returns metrics `<policy>/<name>`, equal on all ranks.
+
+        Raises:
+            FloatingPointError: A loss or a gradient is not finite.
+        """
+        metrics: dict[str, list[float]] = {}
+        kept = {name: self.algorithm.trainable(groups) for name, groups in experience.items()}
+        for epoch in range(self.epochs):
+            for part in self._minibatches(experience, seed + epoch):
+                for name, policy in policies.items():
+                    groups = [g for g in kept.get(name, ()) if g.key.task in part]
+                    step = self._step(policy, optimizers[name], groups, temperature, device)
+                    for key, value in step.items():
+                        metrics.setdefault(f"{name}/{key}", []).append(value)
+        for name in policies:
+            given, used = len(experience.get(name, ())), len(kept.get(name, ()))
+            counts = ranks.summed(torch.tensor([given, used], dtype=torch.float64, device=device))
+            share = 1 - float(counts[1]) / float(counts[0]) if counts[0] else 0.0
+            metrics[f"{name}/flat_groups"] = [share]
+        return {key: sum(values) / len(values) for key, values in metrics.items()}
+
+    def _minibatches(self, experience: Experience, seed: int) -> list[set[str]]:
+        """Sets of task ids, the same on all ranks and for any number of them."""
+        own = {g.key.task for groups in experience.values() for g in groups}
+        tasks = sorted(set().union(*ranks.gathered(own)))
+        if self.minibatch_tasks is None:
+            return [set(tasks)]
+        random.Random(seed).shuffle(tasks)
+        size = self.minibatch_tasks
+        return [set(tasks[i : i + size]) for i in range(0, len(tasks), size)]
+
+    def _step(
+        self,
+        policy: Policy,
+        optimizer: "Optimizer",
+        groups: Sequence[Group],
+        temperature: float,
+        device: torch.device,
+    ) -> dict[str, float]:
+        """One optimizer step; nothing, and no metrics, where no rank has anything to learn from."""
+        batches = pack(groups, policy.token_budget)
+        local = [self.algorithm.denominator(groups), float(sum(len(b.targets) for b in batches))]
+        totals = ranks.summed(torch.tensor(local, dtype=torch.float64, device=device)).tolist()
+        denominator, tokens = totals
+        count = int(ranks.largest(len(batches), device))
+        if count == 0:
+            return {}
+        batches += [placeholder() for _ in range(count - len(batches))]
+        optimizer.zero_grad()
+        sums: dict[str, Tensor] = {}
+        for batch in batches:
+            for key, value in self._backward(policy, batch.to(device), temperature, denominator):
+                sums[key] = sums.get(key, 0.0) + value
+        norm = torch.nn.utils.clip_grad_norm_(policy.trainable_parameters(), policy.max_grad_norm)
+        if isinstance(norm, DTensor):
+            norm = norm.full_tensor()
+        if not math.isfinite(float(norm)):
+            raise FloatingPointError(f"gradient norm is {float(norm)}; no step was taken")
+        optimizer.step()
+        policy.version += 1
+        names = sorted(sums)
+        reduced = ranks.summed(torch.stack([sums[k].double() for k in names])).tolist()
+        metrics = {k: v / (denominator if k == "loss" else tokens) for k, v in zip(names, reduced)}
+        return metrics | {"grad_norm": float(norm), "tokens": tokens}
+
+    def _backward(
+        self, policy: Policy, batch: PackedBatch, temperature: float, denominator: float
+    ) -> list[tuple[str, Tensor]]:
+        """Adds a micro-batch's gradient and returns sums over its tokens.
+
+        Sharding averages gradients over ranks; the factor `world_size` makes that a sum.
+        """
+        with_entropy = self.algorithm.entropy_coef > 0
+        logprobs, entropy = policy(batch, temperature, with_entropy)
+        reference = None
+        if self.algorithm.needs_reference:
+            reference = policy.reference_logprobs(batch, temperature)
+        weight = batch.weight
+        view = TokenBatch(logprobs, batch.sampling_logprobs, batch.advantages, entropy, reference)
+        loss, sums = self.algorithm.loss(view)
+        if not weight.any():  # a placeholder takes part in the collectives and adds nothing
+            loss, sums = 0.0 * logprobs.sum(), {k: 0.0 * v for k, v in sums.items()}
+        if not torch.isfinite(loss):
+            raise FloatingPointError(f"loss is {float(loss)}")
+        (loss * (ranks.world_size() / denominator)).backward()
+        gap = (logprobs.detach() - batch.sampling_logprobs) * weight
+        return [
+            ("loss", loss.detach()),
+            ("entropy", (entropy.detach() * weight).sum()),
+            ("approx_kl", (gap.exp() - 1 - gap).sum()),
+            ("sampling_gap", gap.abs().sum()),
+            *sums.items(),
+        ]
