@@ -1,6 +1,7 @@
 """Chat formats turn messages into token ids and sampled ids back into text, once, in one place."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from teamtune.envs import Message
@@ -50,6 +51,10 @@ class HFChat:
             ends = None
         stop.update(ends if isinstance(ends, list) else [ends])
         self.stop_ids = frozenset(i for i in stop if i is not None)
+        # Short answers of small models repeat; looking them up saves much of a rollout's time.
+        self._decode = lru_cache(maxsize=16384)(
+            lambda ids: self.tokenizer.decode(ids, skip_special_tokens=True)
+        )
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         return self.tokenizer.apply_chat_template(
@@ -61,7 +66,7 @@ class HFChat:
         return [*ids, self.tokenizer.eos_token_id]
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(token_ids, skip_special_tokens=True)
+        return self._decode(tuple(token_ids))
 
 
 class CharChat:

@@ -49,7 +49,7 @@ def draw(
     else:
         if top_k or top_p < 1:
             logprobs = _truncate(logprobs, top_p, top_k)
-        cumulative = logprobs.double().exp().cumsum(-1)
+        cumulative = logprobs.exp().cumsum(-1, dtype=torch.double)
         target = uniform.to(cumulative.device)[:, None] * cumulative[:, -1:]
         ids = torch.searchsorted(cumulative, target, right=True)[:, 0].clamp_(max=logits.shape[1] - 1)
     return ids, logprobs.gather(1, ids[:, None])[:, 0]

@@ -19,6 +19,22 @@ def is_free(grid: Grid, cell: Cell) -> bool:
     return 0 <= row < len(grid) and 0 <= column < len(grid[0]) and grid[row][column] == "."
 
 
+@lru_cache(maxsize=8192)
+def _framed(grid: Grid) -> Grid:
+    """The board in a frame of obstacles as wide as the board, less one."""
+    rows, columns = len(grid), len(grid[0])
+    side, full = "#" * (columns - 1), "#" * (3 * columns - 2)
+    frame = (full,) * (rows - 1)
+    return (*frame, *(side + row + side for row in grid), *frame)
+
+
+def around(grid: Grid, cell: Cell) -> Grid:
+    """The whole board seen from `cell`, which is in the middle; off the board counts as obstacle."""
+    row, column = cell
+    height, width = 2 * len(grid) - 1, 2 * len(grid[0]) - 1
+    return tuple(line[column : column + width] for line in _framed(grid)[row : row + height])
+
+
 def walk(grid: Grid, start: Cell, goal: Cell, moves: str) -> Cell:
     """Where `moves` lead from `start`: the goal and an impossible move both end the list."""
     cell = start
@@ -46,6 +62,7 @@ def distances(grid: Grid, goal: Cell) -> dict[Cell, int]:
     return found
 
 
+@lru_cache(maxsize=8192)
 def parse_moves(text: str, max_moves: int) -> str | None:
     """The moves of an answer, or None where it is malformed.
 

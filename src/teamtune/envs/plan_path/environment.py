@@ -15,6 +15,7 @@ from teamtune.envs.plan_path.board import (
     MOVES,
     Cell,
     Grid,
+    around,
     distances,
     is_free,
     parse_moves,
@@ -87,7 +88,7 @@ class PlanPath(Environment[PlanPathState]):
         self.obstacle_probability = obstacle_probability
         self.max_moves = max_moves
         self.agents = (PLANNER,) if first_role == "none" else (first_role, PLANNER)
-        self.reward_range = (-float(max_moves + 1), 1.0)
+        self.reward_range = (-float(max_moves + 1), float(max_moves))
         own = Path(__file__).parent / "prompts" / prompts
         self.prompts = Prompts(own if own.is_dir() else Path(prompts), self.agents)
 
@@ -114,11 +115,6 @@ class PlanPath(Environment[PlanPathState]):
 
     def observe(self, state: PlanPathState, agent: str) -> list[Message]:
         row, column = state.cell
-
-        def cell(down: int, right: int) -> str:
-            """The cell at an offset from the current position; off the board counts as a wall."""
-            return "." if is_free(state.grid, (row + down, column + right)) else "#"
-
         values: dict[str, Any] = {
             "grid": state.grid,
             "size": len(state.grid),
@@ -126,7 +122,8 @@ class PlanPath(Environment[PlanPathState]):
             "column": column,
             "goal_row": state.goal[0],
             "goal_column": state.goal[1],
-            "cell": cell,
+            "around": around(state.grid, state.cell),
+            "center": len(state.grid) - 1,
             "proposal": state.proposal if agent == PLANNER else None,
             "max_moves": self.max_moves,
         }

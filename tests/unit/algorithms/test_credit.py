@@ -1,0 +1,145 @@
+"""Advantages against numbers worked out by hand, and the laws that every grouping keeps."""
+
+import math
+import random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from teamtune.algorithms import ATGRPO
+from teamtune.algorithms.credit import group_advantages
+from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
+from teamtune.rollout import Candidate, Group, GroupKey
+
+FAILED = None
+
+
+@pytest.mark.parametrize(
+    ("rewards", "standardised", "centred"),
+    [
+        ([1, 0, 0, 1], [0.866025, -0.866025, -0.866025, 0.866025], [0.5, -0.5, -0.5, 0.5]),
+        ([0.1, 0.5, 0.9, 2.0], [-0.947403, -0.458421, 0.030561, 1.375262], [-0.775, -0.375, 0.025, 1.125]),
+        ([-2, -1, -1.5, -0.5], [-1.161895, 0.387298, -0.387298, 1.161895], [-0.75, 0.25, -0.25, 0.75]),
+        ([0.3] * 5, [0.0] * 5, [0.0] * 5),
+        ([1, FAILED, 0, 1], [0.57735, 0, -1.154701, 0.57735], [1 / 3, 0, -2 / 3, 1 / 3]),
+        ([1, math.nan, 0, 1], [0.57735, 0, -1.154701, 0.57735], [1 / 3, 0, -2 / 3, 1 / 3]),
+        ([5.0], [0.0], [0.0]),
+        ([FAILED, 2.0, FAILED], [0, 0, 0], [0, 0, 0]),
+        ([1000.1, 1000.2, 1000.3, 1000.2], [-1.224745, 0, 1.224745, 0], [-0.1, 0, 0.1, 0]),
+        ([], [], []),
+    ],
+)
+def test_advantages_of_known_groups(rewards, standardised, centred):
+    assert group_advantages(rewards).tolist() == pytest.approx(standardised, abs=1e-5)
+    assert group_advantages(rewards, scale="none").tolist() == pytest.approx(centred, abs=1e-5)
+
+
+def test_leave_one_out_compares_with_the_mean_of_the_others():
+    # others' means: (0 + 3) / 2, (1 + 3) / 2, (1 + 0) / 2
+    got = group_advantages([1, 0, 3], scale="none", baseline="leave_one_out")
+    assert got.tolist() == pytest.approx([-0.5, -2.0, 2.5])
+
+
+def test_the_maximum_as_baseline_leaves_nothing_positive():
+    got = group_advantages([1, None, 0, 3], scale="none", baseline="max")
+    assert got.tolist() == pytest.approx([-2.0, 0.0, -3.0, 0.0])
+
+
+@pytest.mark.parametrize("baseline", ["mean", "leave_one_out", "max"])
+def test_the_scale_is_the_same_for_every_baseline(baseline):
+    rewards = [1.0, 0.0, 3.0, 0.5]
+    raw = group_advantages(rewards, "none", baseline)
+    deviation = torch.tensor(rewards, dtype=torch.double).std()
+    assert torch.allclose(group_advantages(rewards, "std", baseline), raw / deviation)
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 1e6 + 1 / 3, -0.7])
+def test_equal_rewards_of_any_size_have_no_advantage(value):
+    assert group_advantages([value] * 7).tolist() == [0.0] * 7
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
+def test_infinite_rewards_raise(value):
+    with pytest.raises(ValueError, match="infinite"):
+        group_advantages([1.0, value])
+
+
+@pytest.mark.parametrize("wrong", [{"scale": "sd"}, {"baseline": "median"}])
+def test_unknown_choices_raise(wrong):
+    with pytest.raises(ValueError, match="allowed"):
+        group_advantages([1.0, 2.0], **wrong)
+
+
+rewards = st.lists(
+    st.one_of(st.none(), st.just(math.nan), st.floats(-100, 100)), min_size=1, max_size=9
+)
+
+
+@given(rewards, st.randoms(use_true_random=False))
+def test_permuting_candidates_permutes_advantages(values, rng):
+    order = list(range(len(values)))
+    rng.shuffle(order)
+    direct = group_advantages(values)
+    permuted = group_advantages([values[i] for i in order])
+    assert torch.allclose(permuted, direct[order], atol=1e-9)
+
+
+@given(rewards)
+def test_result_is_float64_finite_and_zero_for_failures(values):
+    got = group_advantages(values)
+    assert got.dtype == torch.float64
+    assert got.isfinite().all()
+    failed = [v is None or math.isnan(v) for v in values]
+    assert all(a == 0 for a, f in zip(got.tolist(), failed) if f)
+
+
+def group(task: str, rewards: list[float | None], turn: int = 0) -> Group:
+    answers = [Candidate("x", (1,), (0.0,), "stop", 0, reward=r) for r in rewards]
+    return Group(GroupKey(task, "planner", turn), "team", "", (0,), answers)
+
+
+def test_credit_goes_by_group_and_not_by_position():
+    groups = [group("a", [0, 1]), group("b", [5, 5]), group("a", [3, 1], turn=1)]
+    expected = {(g.key, i): v for g in groups for i, v in enumerate(group_advantages([c.reward for c in g.candidates]).tolist())}
+    random.Random(0).shuffle(groups)
+    ATGRPO(num_candidates=2).assign_credit(groups)
+    got = {(g.key, i): c.advantage for g in groups for i, c in enumerate(g.candidates)}
+    assert got == pytest.approx(expected)
+
+
+def test_a_failure_in_one_group_changes_no_other_group():
+    whole, broken = [group("a", [0, 1, 2]), group("b", [0, 1, 5])], [group("a", [0, None, 2]), group("b", [0, 1, 5])]
+    for groups in (whole, broken):
+        ATGRPO().assign_credit(groups)
+    assert [c.advantage for c in whole[1].candidates] == [c.advantage for c in broken[1].candidates]
+
+
+def test_flat_groups_are_left_out_of_loss_and_denominator_unless_kept():
+    groups = [group("a", [1, 1]), group("b", [0, 1])]
+    for keep, tokens in ((False, 2), (True, 4)):
+        algorithm = ATGRPO(keep_flat_groups=keep)
+        algorithm.assign_credit(groups)
+        assert algorithm.denominator(algorithm.trainable(groups)) == tokens
+
+
+def test_clipping_stops_gains_beyond_the_range_and_never_stops_losses():
+    ratio = torch.tensor([1.5, 1.5, 0.5, 0.5])
+    advantage = torch.tensor([1.0, -1.0, 1.0, -1.0])
+    loss = clipped_surrogate(ratio.log(), torch.zeros(4), advantage, 0.2, 0.2)
+    # min(1.5, 1.2), min(-1.5, -1.2), min(0.5, 0.8), min(-0.5, -0.8), negated
+    assert loss.tolist() == pytest.approx([-1.2, 1.5, -0.5, 0.8])
+    assert clipped_share(ratio.log(), torch.zeros(4), advantage, 0.2, 0.2).tolist() == [1, 0, 0, 1]
+
+
+def test_unequal_clipping_ranges():
+    ratio = torch.tensor([1.5, 0.5])
+    loss = clipped_surrogate(ratio.log(), torch.zeros(2), torch.tensor([1.0, -1.0]), 0.1, 0.4)
+    assert loss.tolist() == pytest.approx([-1.4, 0.9])
+
+
+def test_kl_estimate_is_zero_for_equals_and_unbiased():
+    p, q = torch.tensor([0.5, 0.3, 0.2]).log(), torch.tensor([0.2, 0.3, 0.5]).log()
+    assert kl_estimate(p, p).tolist() == [0, 0, 0]
+    exact = float((p.exp() * (p - q)).sum())
+    assert float((p.exp() * kl_estimate(p, q)).sum()) == pytest.approx(exact, abs=1e-6)

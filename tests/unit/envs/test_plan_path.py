@@ -1,0 +1,179 @@
+"""Plan-Path: moves, rewards and prompts on boards small enough to check by hand."""
+
+import asyncio
+import itertools
+import random
+
+import pytest
+from teamtune.envs import PlanPath, check_env
+from teamtune.envs.plan_path import NoisySolver
+from teamtune.envs.plan_path.board import around, distances, is_free, parse_moves, walk
+from teamtune.errors import ConfigError
+from teamtune.tasks import Task
+
+BOARD = Task("board", {"grid": ["..#", ".#.", "..."], "start": (0, 1), "goal": (2, 2)})
+"""S at (0, 1); the only way is L D D R R, five moves, two more than the straight distance."""
+
+
+def env(**changes):
+    return PlanPath(**{"size": 3, "first_role": "proposer", "max_moves": 4, **changes})
+
+
+def play(environment, state, *answers):
+    steps = []
+    for answer in answers:
+        (agent,) = environment.acting(state)
+        steps.append(asyncio.run(environment.transition(state, {agent: answer})))
+        state = steps[-1].state
+    return steps
+
+
+@pytest.mark.parametrize("first_role", ["proposer", "none"])
+@pytest.mark.parametrize("prompts", ["chat", "compact"])
+def test_the_contract_holds(first_role, prompts):
+    environment = PlanPath(6, 0.22, 4, first_role, prompts)
+    check_env(environment, [environment.task(seed) for seed in range(3)])
+
+
+def test_no_path_that_fails_outscores_one_that_solves():
+    environment = env(first_role="none", max_moves=1)
+    start = environment.reset(BOARD)
+    failed, solved = [], []
+    for moves in itertools.product("UDLR", repeat=5):
+        state, success = start, False
+        for move in moves:
+            step = asyncio.run(environment.transition(state, {"planner": move}))
+            state, success = step.state, step.success
+            if step.done:
+                break
+        value = environment.potential(state) - environment.potential(start) + success
+        (solved if success else failed).append(value)
+    assert solved and max(failed) < min(solved)
+    assert set(solved) == {2.0}
+
+
+def test_a_proposal_moves_nothing_and_is_paid_by_its_would_be_progress():
+    environment = env()
+    first = play(environment, environment.reset(BOARD), "L D")[0]
+    assert first.state.cell == (0, 1)
+    assert first.rewards["proposer"].local == pytest.approx(2 / 5)
+    assert first.rewards["proposer"].team == 0
+    assert not first.done
+    assert "L D" in environment.observe(first.state, "planner")[-1]["content"]
+
+
+def test_the_planner_is_paid_by_the_change_of_the_distance_and_for_the_goal():
+    environment = env()
+    _, back, _, there = play(environment, environment.reset(BOARD), "L", "R", "L", "L D D R")
+    assert back.rewards["planner"].local == 0
+    assert there.rewards["planner"].local == pytest.approx(4 / 5)
+    assert there.rewards["planner"].team == 0
+    _, last = play(environment, there.state, "R", "R U L L")
+    assert last.rewards["planner"].local == pytest.approx(1 / 5)
+    assert last.rewards["planner"].team == 1
+    assert last.done and last.success and environment.acting(last.state) == ()
+
+
+def test_doing_and_undoing_pays_nothing():
+    environment = env(first_role="none")
+    steps = play(environment, environment.reset(BOARD), "L D", "U R", "L", "R")
+    assert sum(s.rewards["planner"].local for s in steps) == pytest.approx(0)
+
+
+def test_a_malformed_answer_earns_less_than_any_list_and_leaves_the_position():
+    environment = env(first_role="none", max_moves=3)
+    state = environment.reset(BOARD)
+    lists = ["".join(m) for n in (1, 2, 3) for m in itertools.product("UDLR", repeat=n)]
+    worst = min(play(environment, state, text)[0].rewards["planner"].local for text in lists)
+    for text in ("", "go left", "L, X", "🙂", "Moves:"):
+        step = play(environment, state, text)[0]
+        assert step.rewards["planner"].local < worst
+        assert step.state.cell == state.cell and not step.done
+
+
+def test_running_out_of_turns_is_no_success():
+    environment = env(first_role="none")
+    assert not any(s.success for s in play(environment, environment.reset(BOARD), *["U"] * 8))
+
+
+@pytest.mark.parametrize(
+    ("text", "moves"),
+    [
+        ("U R R", "URR"),
+        ("URR", "URR"),
+        ("[U, R, 'R']", "URR"),
+        ("up Right d", "URD"),
+        ("First left, then I think.\nMoves: U R", "UR"),
+        ("Moves: L\nno: Moves: **U R**", "UR"),
+        ("U R D L U R", "URDL"),
+        ("U?", None),
+        ("run", None),
+        ("", None),
+        ("Moves: U R because", None),
+    ],
+)
+def test_parsing(text, moves):
+    assert parse_moves(text, 4) == moves
+
+
+def test_walls_edges_and_the_goal_end_a_list():
+    grid = ("..#", ".#.", "...")
+    assert walk(grid, (0, 1), (2, 2), "DL") == (0, 1)
+    assert walk(grid, (0, 1), (2, 2), "LLD") == (0, 0)
+    assert walk(grid, (2, 1), (2, 2), "RL") == (2, 2)
+
+
+def test_the_view_puts_the_position_in_the_middle():
+    grid = ("..#", ".#.", "...")
+    for row, column in itertools.product(range(3), repeat=2):
+        view = around(grid, (row, column))
+        assert len(view) == 5 and {len(line) for line in view} == {5}
+        for down, right in itertools.product(range(-2, 3), repeat=2):
+            free = is_free(grid, (row + down, column + right))
+            assert view[2 + down][2 + right] == ("." if free else "#")
+
+
+def test_boards_are_solvable_differ_by_seed_and_have_the_density_asked_for():
+    environment = PlanPath(10, 0.22, 8, "proposer")
+    tasks = [environment.task(seed) for seed in range(300)]
+    assert environment.task(7) == tasks[7]
+    assert len({str(dict(t.data)) for t in tasks}) == 300
+    share = sum(row.count("#") for t in tasks for row in t.data["grid"]) / 30000
+    assert 0.20 < share < 0.23
+    for task in tasks:
+        environment.reset(task)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"grid": ["..", "."], "start": (0, 0), "goal": (0, 1)},
+        {"grid": ["..", ".x"], "start": (0, 0), "goal": (0, 1)},
+        {"grid": ["..", ".."], "start": (0, 0), "goal": (0, 0)},
+        {"grid": [".#", "#."], "start": (0, 0), "goal": (1, 1)},
+        {"grid": [".#", ".."], "start": (0, 0), "goal": (0, 1)},
+        {"grid": [], "start": (0, 0), "goal": (0, 1)},
+    ],
+)
+def test_impossible_boards_are_refused(data):
+    with pytest.raises(ValueError, match="task bad"):
+        env().reset(Task("bad", data))
+
+
+def test_the_tool_role_says_that_it_is_not_available_yet():
+    with pytest.raises(ConfigError, match="sandbox"):
+        PlanPath(first_role="tool")
+
+
+def test_the_solver_without_noise_is_optimal_and_the_noisy_one_starts_right():
+    environment = env(size=6, max_moves=30, first_role="none")
+    rng = random.Random(0)
+    for seed in range(20):
+        state = environment.reset(environment.task(seed))
+        best = distances(state.grid, state.goal)[state.start]
+        answer = NoisySolver(noise=0).answer(environment, state, "planner", rng)
+        assert len(answer.split()) == best
+        assert play(environment, state, answer)[0].success
+        first = NoisySolver(noise=1, sure_moves=1).answer(environment, state, "planner", rng)
+        moved = walk(state.grid, state.cell, state.goal, first[0])
+        assert distances(state.grid, state.goal)[moved] == best - 1
