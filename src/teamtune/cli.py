@@ -1,16 +1,22 @@
 """The command: `teamtune fit|validate|test|predict`, LightningCLI over TeamModule and its parts."""
 
+import logging
+import re
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
-import torch
+import lightning as L
 import yaml
-from jsonargparse import ArgumentError
+from jsonargparse import ArgumentError, set_parsing_settings
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from teamtune.callbacks import (
     HFExport,
@@ -22,12 +28,16 @@ from teamtune.callbacks import (
     TeamProgress,
     WeightSync,
 )
-from teamtune.config import merge_config_arguments, one_line
+from teamtune.config import Arguments, one_line, read_arguments
 from teamtune.errors import ConfigError
+from teamtune.inference import RolloutEngine
+from teamtune.schema import Part, parts_of, placed
 from teamtune.tracking import MLflowTracker
 from teamtune.training import TeamModule
+from teamtune.training.checkpoints import check_team, read_checkpoint
 from teamtune.training.data import TaskDataModule
-from teamtune.training.team_module import check_team
+
+NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class SaveConfig(SaveConfigCallback):
@@ -36,17 +46,34 @@ class SaveConfig(SaveConfigCallback):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **{**kwargs, "save_to_log_dir": False})
 
-    def save_config(self, trainer: Any, pl_module: Any, stage: str) -> None:
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        assert isinstance(pl_module, TeamModule)
+        pl_module.seed = trainer.strategy.broadcast(pl_module.seed)
+        super().setup(trainer, pl_module, stage)
+
+    def save_config(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        assert isinstance(pl_module, TeamModule)
         text = self.parser.dump(self.config, skip_none=False)
         (pl_module.run_dir / "config.yaml").write_text(text)
         for logger in trainer.loggers:
             if isinstance(logger, MLflowTracker):
-                logger.log_config(text, yaml.safe_load(text))
+                logger.log_config(text, yaml.safe_load(text), pl_module.run_dir.name)
                 pl_module.run_id = logger.run_id
 
 
 class TeamCLI(LightningCLI):
     """LightningCLI with the sections `model`, `data`, `rollout`, `weight_sync`, `checkpoint` ..."""
+
+    def __init__(self, arguments: Arguments, **kwargs: Any):
+        """
+        Args:
+            arguments: The command line.
+            kwargs: For LightningCLI.
+        """
+        self.arguments = arguments
+        self.parts: list[Part] = []
+        self.checkpoint: dict[str, Any] | None = None
+        super().__init__(args=arguments.args, **kwargs)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_lightning_class_args(RolloutCallback, "rollout")
@@ -56,17 +83,37 @@ class TeamCLI(LightningCLI):
         parser.add_lightning_class_args(RolloutTraces, "traces")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        self.config = parser.parse_args(args)
+        given = self.arguments
+        if given.subcommand is None or given.asks_help:
+            self.config = parser.parse_args(args)
+            return
+        own = self._subcommand_parsers[given.subcommand]
+        self.parts = parts_of(own, given.values)
+        try:
+            self.config = parser.parse_args(args)
+        except ArgumentError:
+            parts_of(own, given.values, strict=True)
+            raise
 
     def _parse_ckpt_path(self) -> None:
         """Our checkpoints hold no hyperparameters that could overlay the configuration."""
 
+    def _set_seed(self) -> None:
+        try:
+            super()._set_seed()
+        except ValueError as error:
+            raise ConfigError(f"seed_everything: {error}") from error
+
     def before_instantiate_classes(self) -> None:
         config = self.config[self.subcommand]
-        self.checkpoint: dict[str, Any] | None = None
-        path = config.get("ckpt_path")
-        if path is not None:
-            self.checkpoint = read_checkpoint(path)
+        engine = config.rollout.engine
+        if hasattr(engine, "class_path"):
+            cls = resolve_name(engine.class_path)
+            if isinstance(cls, type) and issubclass(cls, RolloutEngine):
+                cls.check_installed()
+        if config.ckpt_path is not None:
+            self.checkpoint = read_checkpoint(config.ckpt_path)
+            config.weights_only = True
         if self.subcommand != "fit":
             config.trainer.logger = False
         elif self.checkpoint is not None and config.trainer.logger:
@@ -74,33 +121,43 @@ class TeamCLI(LightningCLI):
             if isinstance(tracker, list):
                 tracker = tracker[0]
             if tracker.class_path.endswith("MLflowTracker"):
-                tracker.init_args.run_id = self.checkpoint.get("team", {}).get("run_id")
+                tracker.init_args.run_id = self.checkpoint["team"]["run_id"]
+
+    def instantiate_classes(self) -> None:
+        try:
+            super().instantiate_classes()
+        except MisconfigurationException as error:
+            raise ConfigError(f"trainer: {error}") from error
+        except ValueError as error:
+            raise ConfigError(placed(error, self.parts, self.arguments.values)) from error
 
     def after_instantiate_classes(self) -> None:
         module, config = self.model, self.config[self.subcommand]
         assert isinstance(module, TeamModule)
-        module.seed = config.seed_everything
+        module.seed = int(config.seed_everything)
+        for name in (*module.policies, *self.datamodule.environment.agents):
+            if not NAME.fullmatch(name):
+                raise ConfigError(
+                    f"model.policies or agents: got the name {name!r}, allowed: letters, digits, "
+                    "'_' and '-', for names are parts of metrics and folders"
+                )
         rollout = next(c for c in self.trainer.callbacks if isinstance(c, RolloutCallback))
         rollout.check(module, self.datamodule.environment)
+        self.trainer._signal_connector._sigterm_notifier_fn = self._tell_children  # type: ignore[method-assign]
         if self.checkpoint is not None:
             check_team(self.checkpoint, module, config.ckpt_path)
             self.checkpoint = None
-        elif self.subcommand in ("validate", "test", "predict"):
+        elif self.subcommand != "fit":
             module.print("no --ckpt_path: evaluating the team as the configuration builds it")
 
+    def _tell_children(self, number: int, frame: FrameType | None) -> None:
+        """In place of Lightning's answer to SIGTERM, whose broadcast waits for ranks that do not.
 
-def read_checkpoint(path: str) -> dict[str, Any]:
-    """The checkpoint at `path`, its tensors mapped from the file, not read.
-
-    Raises:
-        ConfigError: There is none, or it cannot be read.
-    """
-    if not Path(path).is_file():
-        raise ConfigError(f"ckpt_path: no checkpoint at {path}")
-    try:
-        return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
-    except (RuntimeError, OSError, ValueError, EOFError, KeyError) as error:
-        raise ConfigError(f"ckpt_path: {path} cannot be read as a checkpoint") from error
+        Processes that Lightning started get the signal too; torchrun sends its own.
+        """
+        launcher = self.trainer.strategy.launcher
+        if launcher is not None:
+            launcher.kill(number)  # type: ignore[arg-type]
 
 
 TRAINER_DEFAULTS: dict[str, Any] = {
@@ -114,9 +171,14 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 
 def run(args: Sequence[str]) -> None:
     """Runs the command with `args`, without the program's name. Raises what `main` prints."""
+    quiet()
+    arguments = read_arguments(args)
+    set_parsing_settings(docstring_parse_attribute_docstrings=arguments.asks_help)  # it is slow
+    strict = {"exit_on_error": False, "allow_abbrev": False}
     TeamCLI(
-        TeamModule,
-        TaskDataModule,
+        arguments,
+        model_class=TeamModule,
+        datamodule_class=TaskDataModule,
         save_config_callback=SaveConfig,
         trainer_defaults={
             **TRAINER_DEFAULTS,
@@ -127,23 +189,60 @@ def run(args: Sequence[str]) -> None:
         load_from_checkpoint_support=False,
         parser_kwargs={
             "prog": "teamtune",
-            "exit_on_error": False,
-            **{name: {"exit_on_error": False} for name in LightningCLI.subcommands()},
+            "description": "Reinforcement learning for teams of language-model agents",
+            **strict,
+            **{name: dict(strict) for name in LightningCLI.subcommands()},
         },
-        args=merge_config_arguments(args),
     )
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM ends a run as Ctrl-C does: callbacks and loggers get to close it."""
-    raise KeyboardInterrupt
+def quiet() -> None:
+    """Silences what libraries say on every run and nobody can act upon; warnings stay."""
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in (".*LeafSpec.*", ".*does not have many workers.*", ".*litlogger.*"):
+        warnings.filterwarnings("ignore", message=message)
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: a run ends as with Ctrl-C, callbacks and loggers get to close it."""
+
+
+class Interrupts:
+    """Turns the first SIGINT or SIGTERM into an exception; later ones let the run close in peace."""
+
+    CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        """The exit code once a signal has come."""
+        for number in self.CODES:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.code is None:
+            self.code = self.CODES[signal.Signals(number)]
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def main() -> None:
     """Entry point. A ConfigError or a parsing error is one line on standard error and exit code 2."""
-    signal.signal(signal.SIGTERM, _terminate)
+    interrupts = Interrupts()
     try:
         run(sys.argv[1:])
     except (ConfigError, ArgumentError) as error:
-        print(f"teamtune: error: {one_line(error)}", file=sys.stderr)
+        _say(f"teamtune: error: {one_line(error)}")
         sys.exit(2)
+    except (KeyboardInterrupt, SystemExit):
+        if interrupts.code is None:
+            raise
+        _say("teamtune: interrupted; --ckpt_path <run folder>/checkpoints/last.ckpt resumes")
+        sys.exit(interrupts.code)
+
+
+@rank_zero_only
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -22,6 +22,8 @@ class TokenBatch:
     """Of the policy at each token, in nats; with gradient where `entropy_coef` is not 0."""
     ref_logprobs: Tensor | None = None
     """Under the frozen reference; only where `needs_reference`."""
+    sampled_entropy: float = 0.0
+    """Mean of -sampling_logprobs over the whole optimizer step, in nats: how varied the samples were."""
 
 
 class Algorithm(ABC):

@@ -26,6 +26,7 @@ class ATGRPO(Algorithm):
         clip_low: float = 0.2,
         clip_high: float = 0.2,
         entropy_coef: float = 0.0,
+        entropy_target: float | None = None,
         kl_coef: float = 0.0,
         keep_flat_groups: bool = False,
     ):
@@ -40,6 +41,8 @@ class ATGRPO(Algorithm):
             clip_low: Lower clipping range of the probability ratio.
             clip_high: Upper clipping range of the probability ratio.
             entropy_coef: Weight of an entropy bonus per token; 0 in the paper.
+            entropy_target: The bonus fades linearly and ends where the samples' mean entropy, in
+                nats per token, reaches this; null keeps its full weight.
             kl_coef: Weight of the KL divergence to the policy at the start; 0 in the paper.
             keep_flat_groups: Count the tokens of groups without spread in the token mean.
 
@@ -57,11 +60,16 @@ class ATGRPO(Algorithm):
         for name, value in (("entropy_coef", entropy_coef), ("kl_coef", kl_coef)):
             if value < 0:
                 raise ConfigError(f"model.algorithm.init_args.{name}: got {value}, allowed: >= 0")
+        if entropy_target is not None and entropy_target <= 0:
+            raise ConfigError(
+                f"model.algorithm.init_args.entropy_target: got {entropy_target}, allowed: > 0"
+            )
         self.sampler = TreeSampler(num_candidates, max_turns, alpha, select)
         self.baseline: Baseline = baseline
         self.scale: Scale = scale
         self.clip_low, self.clip_high = clip_low, clip_high
         self.entropy_coef = entropy_coef
+        self.entropy_target = entropy_target
         self.kl_coef = kl_coef
         self.needs_reference = kl_coef > 0
         self.keep_flat_groups = keep_flat_groups
@@ -90,10 +98,15 @@ class ATGRPO(Algorithm):
         sums = {"clip_frac": clipped_share(*ratio_terms, *clip).detach().sum()}
         if self.entropy_coef:
             assert batch.entropy is not None
-            loss = loss - self.entropy_coef * batch.entropy.sum()
+            loss = loss - self._entropy_weight(batch.sampled_entropy) * batch.entropy.sum()
         if self.needs_reference:
             assert batch.ref_logprobs is not None
             kl = kl_estimate(batch.logprobs, batch.ref_logprobs).sum()
             loss = loss + self.kl_coef * kl
             sums["ref_kl"] = kl.detach()
         return loss, sums
+
+    def _entropy_weight(self, sampled_entropy: float) -> float:
+        if self.entropy_target is None:
+            return self.entropy_coef
+        return self.entropy_coef * max(0.0, 1 - sampled_entropy / self.entropy_target)

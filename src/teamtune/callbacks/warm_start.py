@@ -14,7 +14,7 @@ from teamtune.envs import Environment
 from teamtune.errors import ConfigError
 from teamtune.inference import RolloutEngine
 from teamtune.inference.sampling import derive_seed
-from teamtune.policies.policy import OptimizerCallable
+from teamtune.policies.policy import OptimizerCallable, check_optimizer
 from teamtune.rollout import Candidate, Group, GroupKey
 from teamtune.tasks import Task
 from teamtune.training import MultiOptimizerLoop, TeamModule
@@ -63,7 +63,8 @@ class WarmStart(L.Callback):
         }
         for name, value in counts.items():
             if value < 1:
-                raise ConfigError(f"WarmStart.{name}: got {value}, allowed: 1 or more")
+                raise ConfigError(f"{name}: got {value}, allowed: 1 or more")
+        check_optimizer(optimizer)
         self.demonstrator = demonstrator
         self.steps = steps
         self.tasks_per_step = tasks_per_step

@@ -71,6 +71,13 @@ class RolloutEngine(ABC):
     version: int = -1
     """The policy version of the loaded weights; -1 until `load_weights` was called."""
 
+    @classmethod
+    def check_installed(cls) -> None:  # noqa: B027 - most engines need nothing more
+        """Raises ConfigError, with the command that installs it, where a needed package is missing.
+
+        The command calls it before it writes anything.
+        """
+
     @abstractmethod
     async def generate(
         self,

@@ -258,9 +258,13 @@ class TransformersEngine(RolloutEngine):
         seeds = np.array([row.request.seed + row.k for row in rows])
         steps = np.array([len(row.ids) for row in rows])
         uniform = uniforms(seeds, steps)
+        kinds = {row.request.sampling for row in rows}
+        if len(kinds) == 1:
+            s = kinds.pop()
+            ids, logprobs = draw(logits, uniform, s.temperature, s.top_p, s.top_k)
+            return ids.tolist(), logprobs.tolist()
         ids = torch.empty(len(rows), dtype=torch.long, device=logits.device)
         logprobs = torch.empty(len(rows), device=logits.device)
-        kinds = {row.request.sampling for row in rows}
         for s in kinds:
             at = torch.tensor([i for i, row in enumerate(rows) if row.request.sampling == s])
             chosen = draw(logits[at], uniform[at], s.temperature, s.top_p, s.top_k)

@@ -57,9 +57,7 @@ class Policy(L.LightningModule):
             ConfigError: A learning rate that is not positive, or another value out of its range.
         """
         super().__init__()
-        rates = [g["lr"] for g in optimizer([nn.Parameter(torch.zeros(1))]).param_groups]
-        if not all(rate > 0 for rate in rates):
-            raise ConfigError(f"optimizer.init_args.lr: got {min(rates)}, allowed: more than 0")
+        check_optimizer(optimizer)
         if max_grad_norm <= 0:
             raise ConfigError(f"max_grad_norm: got {max_grad_norm}, allowed: more than 0")
         if token_budget < 1:
@@ -82,6 +80,16 @@ class Policy(L.LightningModule):
         """Optimizer steps so far; engines carry the version whose weights they hold."""
         self.scorer: TokenScorer | None = None
         self.reference: TokenScorer | None = None
+
+    def shapes(self) -> dict[str, torch.Size]:
+        """Every weight's shape by its name in the scorer, without loading or drawing any."""
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        recipe = isinstance(self.model, TinyLlama)
+        config = self.model.config() if recipe else AutoConfig.from_pretrained(self.model)
+        with torch.device("meta"):
+            lm = AutoModelForCausalLM.from_config(config)
+        return {f"lm.{name}": tensor.shape for name, tensor in lm.state_dict().items()}
 
     def prepare(self, folder: Path, write: bool, seed: int) -> None:
         """Makes the model's folder on the spot where the model is a recipe (`write`: on one rank)."""
@@ -157,6 +165,17 @@ class Policy(L.LightningModule):
             plain.load_state_dict(weights)
             plain.save_pretrained(folder)
             AutoTokenizer.from_pretrained(self.folder).save_pretrained(folder)
+
+
+def check_optimizer(optimizer: OptimizerCallable) -> None:
+    """Raises ConfigError where an optimizer refuses its settings or has a rate that is not positive."""
+    try:
+        groups = optimizer([nn.Parameter(torch.zeros(1))]).param_groups
+    except ValueError as error:
+        raise ConfigError(f"optimizer.init_args: {error}") from error
+    rate = min(float(group["lr"]) for group in groups)
+    if not rate > 0:
+        raise ConfigError(f"optimizer.init_args.lr: got {rate}, allowed: more than 0")
 
 
 def _without_dropout(lm: nn.Module) -> nn.Module:

@@ -6,10 +6,14 @@ them.
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from teamtune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
 
 SPECIAL = ("<pad>", "<unk>", "<eos>")
 TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
@@ -51,6 +55,7 @@ class TinyLlama:
         self.tie_embeddings = tie_embeddings
         if hidden_size % num_heads:
             raise ConfigError(f"num_heads: got {num_heads}, allowed: a divisor of {hidden_size}")
+        self.words()
 
     def words(self) -> list[str]:
         """The vocabulary, special tokens first, each word once."""
@@ -60,22 +65,12 @@ class TinyLlama:
             raise ConfigError(f"vocabulary: cannot read {self.vocabulary!r}") from error
         return list(dict.fromkeys([*SPECIAL, *text.split()]))
 
-    def build(self, folder: Path, seed: int) -> None:
-        """Writes a Hugging Face folder; equal seeds give equal weights. Global random state is kept."""
-        from tokenizers import Tokenizer
-        from tokenizers.models import WordLevel
-        from tokenizers.pre_tokenizers import WhitespaceSplit
-        from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    def config(self) -> "LlamaConfig":
+        """The model's configuration."""
+        from transformers import LlamaConfig
 
-        words = self.words()
-        backend = Tokenizer(WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
-        backend.pre_tokenizer = WhitespaceSplit()
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=backend, pad_token="<pad>", unk_token="<unk>", eos_token="<eos>"
-        )
-        tokenizer.chat_template = TEMPLATE
-        config = LlamaConfig(
-            vocab_size=len(words),
+        return LlamaConfig(
+            vocab_size=len(self.words()),
             hidden_size=self.hidden_size,
             num_hidden_layers=self.num_layers,
             num_attention_heads=self.num_heads,
@@ -88,9 +83,24 @@ class TinyLlama:
             eos_token_id=2,
             dtype="float32",
         )
+
+    def build(self, folder: Path, seed: int) -> None:
+        """Writes a Hugging Face folder; equal seeds give equal weights. Global random state is kept."""
+        from tokenizers import Tokenizer
+        from tokenizers.models import WordLevel
+        from tokenizers.pre_tokenizers import WhitespaceSplit
+        from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+        words = self.words()
+        backend = Tokenizer(WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+        backend.pre_tokenizer = WhitespaceSplit()
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=backend, pad_token="<pad>", unk_token="<unk>", eos_token="<eos>"
+        )
+        tokenizer.chat_template = TEMPLATE
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = LlamaForCausalLM(config)
+            model = LlamaForCausalLM(self.config())
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         (folder / "vocabulary.json").write_text(json.dumps(words))

@@ -67,14 +67,14 @@ class FSDP2Strategy(ModelParallelStrategy):
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         assert self.model is not None
-        return {name: _whole(value) for name, value in self.model.state_dict().items()}
+        return {name: self._whole(value) for name, value in self.model.state_dict().items()}
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         if isinstance(optimizer, LightningOptimizer):
             optimizer = optimizer._optimizer
         state = optimizer.state_dict()
         whole = {
-            index: {name: _whole(value) for name, value in entry.items()}
+            index: {name: self._whole(value) for name, value in entry.items()}
             for index, entry in state["state"].items()
         }
         return {"state": whole, "param_groups": state["param_groups"]}
@@ -82,7 +82,8 @@ class FSDP2Strategy(ModelParallelStrategy):
     def load_checkpoint(
         self, checkpoint_path: Any, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        return torch.load(self.broadcast(checkpoint_path), map_location="cpu", weights_only=True)
+        path = self.broadcast(checkpoint_path)  # mapped, so that ranks of a machine share its pages
+        return torch.load(path, map_location="cpu", mmap=True, weights_only=True)
 
     @torch.no_grad()
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
@@ -92,6 +93,9 @@ class FSDP2Strategy(ModelParallelStrategy):
         if strict and own.keys() != given.keys():
             raise ValueError(f"weights differ: {sorted(own.keys() ^ given.keys())[:5]}")
         for name, value in own.items():
+            if value.shape != given[name].shape:
+                shapes = f"{tuple(given[name].shape)}, allowed: {tuple(value.shape)}"
+                raise ValueError(f"{name} in the checkpoint: got shape {shapes}")
             value.copy_(_like(value, given[name]))
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
@@ -114,21 +118,22 @@ class FSDP2Strategy(ModelParallelStrategy):
         if self.is_global_zero:
             self.checkpoint_io.save_checkpoint(checkpoint, filepath, storage_options)
 
+    def _whole(self, value: Any) -> Any:
+        """`value` gathered on the CPU of rank zero; nothing elsewhere, where nothing is written."""
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
+        if not isinstance(value, Tensor):
+            return value
+        return value.detach().cpu() if self.is_global_zero else None
+
     @property
     def lightning_restore_optimizer(self) -> bool:
         return True
 
 
-def _whole(value: Any) -> Any:
-    """A tensor on the CPU with all its parts, on every rank; other values as they are."""
-    if isinstance(value, DTensor):
-        value = value.full_tensor()
-    return value.detach().cpu() if isinstance(value, Tensor) else value
-
-
 def _like(own: Tensor, value: Tensor) -> Tensor:
-    """`value`, which every rank has read, laid out as `own`: each rank keeps its part."""
-    value = value.to(own.device)
+    """A copy of `value`, which every rank has read, laid out as `own`: each rank keeps its part."""
+    value = value.to(own.device, copy=True)
     if not isinstance(own, DTensor):
         return value
     return distribute_tensor(value, own.device_mesh, own.placements, src_data_rank=None)

@@ -4,17 +4,10 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import Protocol
+from typing import Any
 
 from teamtune.errors import ConfigError
 from teamtune.tasks.task import Task
-
-
-class Generator(Protocol):
-    """An environment that can make instances."""
-
-    def task(self, seed: int) -> Task:
-        """The instance that `seed` stands for."""
 
 
 def fingerprint(task: Task) -> str:
@@ -56,18 +49,21 @@ class GeneratedTasks(TaskSource):
         self.count = count
 
     def take(self, env: object, start: int, n: int, exclude: Collection[str] = ()) -> list[Task]:
-        make = getattr(env, "task", None)
-        if make is None:
-            raise ConfigError(f"{type(env).__name__} makes no instances; give tasks from a file")
         tasks = []
         for index in range(start, start + n):
             seed = self.first_seed + (index % self.count if self.count else index)
-            task = make(seed)
+            task = self.make(env, seed)
             while fingerprint(task) in exclude:
                 seed += 1_000_000_007  # far beyond any run, so that no other index meets it
-                task = make(seed)
+                task = self.make(env, seed)
             tasks.append(task)
         return tasks
+
+    def make(self, env: Any, seed: int) -> Task:
+        """The instance of one seed; subclasses may choose among an environment's kinds."""
+        if not hasattr(env, "task"):
+            raise ConfigError(f"{type(env).__name__} makes no instances; give tasks from a file")
+        return env.task(seed)
 
     def overlap(self, other: TaskSource) -> str | None:
         if not isinstance(other, GeneratedTasks):

@@ -35,7 +35,7 @@ class PackedBatch:
     def attention_mask(self, dtype: torch.dtype) -> Tensor:
         """[B, 1, L, L] additive: 0 where a query (third axis) may see a key, else the least number.
 
-        Additive because eager attention silently adds a boolean mask. Padding sees only itself.
+        Additive because eager attention silently adds a boolean mask. Padding is seen by itself only.
         """
         segments, length = self.segments, self.segments.shape[1]
         query, key = segments[:, :, None], segments[:, None, :]

@@ -82,7 +82,9 @@ class TaskDataModule(L.LightningDataModule):
     def val_dataloader(self) -> "TaskLoader":
         share = self.held_out[ranks.rank() :: ranks.world_size()]
         size = self.val_batch_tasks
-        batches = [share[i : i + size] for i in range(0, len(share), size)]
+        largest = -(-len(self.held_out) // ranks.world_size())
+        # As many batches on every rank, empty ones if need be: Lightning runs no hooks without any.
+        batches = [share[i : i + size] for i in range(0, largest, size)]
         return TaskLoader(lambda: batches, len(batches))
 
     test_dataloader = val_dataloader

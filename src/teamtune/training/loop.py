@@ -90,9 +90,13 @@ class MultiOptimizerLoop:
     ) -> dict[str, float]:
         """One optimizer step; nothing, and no metrics, where no rank has anything to learn from."""
         batches = pack(groups, policy.token_budget)
-        local = [self.algorithm.denominator(groups), float(sum(len(b.targets) for b in batches))]
+        local = [
+            self.algorithm.denominator(groups),
+            float(sum(len(b.targets) for b in batches)),
+            -float(sum(b.sampling_logprobs.sum() for b in batches)),
+        ]
         totals = ranks.summed(torch.tensor(local, dtype=torch.float64, device=device)).tolist()
-        denominator, tokens = totals
+        denominator, tokens, surprise = totals
         count = int(ranks.largest(len(batches), device))
         if count == 0:
             return {}
@@ -100,22 +104,32 @@ class MultiOptimizerLoop:
         optimizer.zero_grad()
         sums: dict[str, Tensor] = {}
         for batch in batches:
-            for key, value in self._backward(policy, batch.to(device), temperature, denominator):
+            parts = self._backward(
+                policy, batch.to(device), temperature, denominator, surprise / tokens
+            )
+            for key, value in parts:
                 sums[key] = sums.get(key, 0.0) + value
-        norm = torch.nn.utils.clip_grad_norm_(policy.trainable_parameters(), policy.max_grad_norm)
-        if isinstance(norm, DTensor):
-            norm = norm.full_tensor()
-        if not math.isfinite(float(norm)):
-            raise FloatingPointError(f"gradient norm is {float(norm)}; no step was taken")
-        optimizer.step()
-        policy.version += 1
         names = sorted(sums)
         reduced = ranks.summed(torch.stack([sums[k].double() for k in names])).tolist()
         metrics = {k: v / (denominator if k == "loss" else tokens) for k, v in zip(names, reduced)}
-        return metrics | {"grad_norm": float(norm), "tokens": tokens}
+        norm = torch.nn.utils.clip_grad_norm_(policy.trainable_parameters(), policy.max_grad_norm)
+        if isinstance(norm, DTensor):
+            norm = norm.full_tensor()
+        metrics |= {"grad_norm": float(norm), "tokens": tokens}
+        for key in ("loss", "grad_norm"):  # sums over ranks, so that all of them stop
+            if not math.isfinite(metrics[key]):
+                raise FloatingPointError(f"{key} is {metrics[key]}; no step was taken")
+        optimizer.step()
+        policy.version += 1
+        return metrics
 
     def _backward(
-        self, policy: Policy, batch: PackedBatch, temperature: float, denominator: float
+        self,
+        policy: Policy,
+        batch: PackedBatch,
+        temperature: float,
+        denominator: float,
+        sampled_entropy: float,
     ) -> list[tuple[str, Tensor]]:
         """Adds a micro-batch's gradient and returns sums over its tokens.
 
@@ -127,12 +141,17 @@ class MultiOptimizerLoop:
         if self.algorithm.needs_reference:
             reference = policy.reference_logprobs(batch, temperature)
         weight = batch.weight
-        view = TokenBatch(logprobs, batch.sampling_logprobs, batch.advantages, entropy, reference)
+        view = TokenBatch(
+            logprobs=logprobs,
+            sampling_logprobs=batch.sampling_logprobs,
+            advantages=batch.advantages,
+            entropy=entropy,
+            ref_logprobs=reference,
+            sampled_entropy=sampled_entropy,
+        )
         loss, sums = self.algorithm.loss(view)
         if not weight.any():  # a placeholder takes part in the collectives and adds nothing
             loss, sums = 0.0 * logprobs.sum(), {k: 0.0 * v for k, v in sums.items()}
-        if not torch.isfinite(loss):
-            raise FloatingPointError(f"loss is {float(loss)}")
         (loss * (ranks.world_size() / denominator)).backward()
         gap = (logprobs.detach() - batch.sampling_logprobs) * weight
         return [

@@ -179,21 +179,3 @@ class TeamModule(L.LightningModule):
         self.run_id = team["run_id"]
         for name, version in team["versions"].items():
             self.policy(name).version = version
-
-
-def check_team(checkpoint: dict[str, Any], module: TeamModule, path: str) -> None:
-    """Raises ConfigError where a checkpoint was written by another team than `module`."""
-    team = checkpoint.get("team")
-    if team is None:
-        raise ConfigError(f"ckpt_path: {path} was not written by teamtune")
-    if set(team["versions"]) != set(module.policies):
-        saved, own = sorted(team["versions"]), sorted(module.policies)
-        raise ConfigError(
-            f"ckpt_path: {path} is of another team, with the policies {', '.join(saved)}; "
-            f"model.policies has {', '.join(own)}"
-        )
-    if team["policy_map"] != module.policy_map:
-        raise ConfigError(
-            f"ckpt_path: {path} is of another team, with the policy_map {team['policy_map']}; "
-            f"model.policy_map is {module.policy_map}"
-        )

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from teamtune.algorithms import ATGRPO
+from teamtune.algorithms import ATGRPO, TokenBatch
 from teamtune.algorithms.credit import group_advantages
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
 from teamtune.rollout import Candidate, Group, GroupKey
@@ -143,3 +143,16 @@ def test_kl_estimate_is_zero_for_equals_and_unbiased():
     assert kl_estimate(p, p).tolist() == [0, 0, 0]
     exact = float((p.exp() * (p - q)).sum())
     assert float((p.exp() * kl_estimate(p, q)).sum()) == pytest.approx(exact, abs=1e-6)
+
+
+def bonus(sampled_entropy, **settings):
+    """How much less the loss is than without the bonus, for one token with an entropy of 1 nat."""
+    zero, one = torch.zeros(1), torch.ones(1)
+    batch = TokenBatch(zero, zero, zero, entropy=one, sampled_entropy=sampled_entropy)
+    return -float(ATGRPO(entropy_coef=0.2, **settings).loss(batch)[0])
+
+
+def test_the_entropy_bonus_fades_towards_its_target():
+    assert bonus(0.5) == pytest.approx(0.2)
+    assert bonus(0.1, entropy_target=0.4) == pytest.approx(0.15)
+    assert bonus(0.4, entropy_target=0.4) == bonus(2.0, entropy_target=0.4) == 0

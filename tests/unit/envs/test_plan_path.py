@@ -6,7 +6,7 @@ import random
 
 import pytest
 from teamtune.envs import PlanPath, check_env
-from teamtune.envs.plan_path import NoisySolver
+from teamtune.envs.plan_path import DetourTasks, NoisySolver
 from teamtune.envs.plan_path.board import around, distances, is_free, parse_moves, walk
 from teamtune.errors import ConfigError
 from teamtune.tasks import Task
@@ -123,14 +123,16 @@ def test_walls_edges_and_the_goal_end_a_list():
     assert walk(grid, (2, 1), (2, 2), "RL") == (2, 2)
 
 
-def test_the_view_puts_the_position_in_the_middle():
-    grid = ("..#", ".#.", "...")
-    for row, column in itertools.product(range(3), repeat=2):
-        view = around(grid, (row, column))
-        assert len(view) == 5 and {len(line) for line in view} == {5}
-        for down, right in itertools.product(range(-2, 3), repeat=2):
-            free = is_free(grid, (row + down, column + right))
-            assert view[2 + down][2 + right] == ("." if free else "#")
+def test_the_view_has_the_position_in_the_middle_and_the_goal_ahead():
+    grid = ("..#.", ".#..", "....")
+    cells = list(itertools.product(range(3), range(4)))
+    for (row, column), goal in itertools.product(cells, cells):
+        view = around(grid, (row, column), goal)
+        assert len(view) == 5 and {len(line) for line in view} == {7}
+        down, right = (1 if goal[0] >= row else -1), (1 if goal[1] >= column else -1)
+        for i, j in itertools.product(range(5), range(7)):
+            free = is_free(grid, (row + down * (i - 2), column + right * (j - 3)))
+            assert view[i][j] == ("." if free else "#")
 
 
 def test_boards_are_solvable_differ_by_seed_and_have_the_density_asked_for():
@@ -142,6 +144,21 @@ def test_boards_are_solvable_differ_by_seed_and_have_the_density_asked_for():
     assert 0.20 < share < 0.23
     for task in tasks:
         environment.reset(task)
+
+
+def is_detour(task):
+    (row, column), goal = task.data["start"], task.data["goal"]
+    shortest = distances(tuple(task.data["grid"]), goal)[task.data["start"]]
+    return shortest > abs(row - goal[0]) + abs(column - goal[1])
+
+
+def test_training_boards_can_have_more_detours():
+    environment = PlanPath(6, 0.22, 4, "proposer")
+    plain = DetourTasks(0, detour_share=0).take(environment, 0, 200)
+    assert plain == [environment.task(seed) for seed in range(200)]
+    assert sum(map(is_detour, plain)) < 60
+    assert all(map(is_detour, DetourTasks(0, detour_share=1).take(environment, 0, 50)))
+    assert 0.5 < sum(map(is_detour, DetourTasks(0, detour_share=0.6).take(environment, 0, 200))) / 200 < 0.8
 
 
 @pytest.mark.parametrize(

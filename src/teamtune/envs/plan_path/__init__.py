@@ -2,5 +2,6 @@
 
 from teamtune.envs.plan_path.environment import PlanPath, PlanPathState
 from teamtune.envs.plan_path.solver import NoisySolver
+from teamtune.envs.plan_path.tasks import DetourTasks
 
-__all__ = ["NoisySolver", "PlanPath", "PlanPathState"]
+__all__ = ["DetourTasks", "NoisySolver", "PlanPath", "PlanPathState"]

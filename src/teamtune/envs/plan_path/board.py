@@ -19,7 +19,6 @@ def is_free(grid: Grid, cell: Cell) -> bool:
     return 0 <= row < len(grid) and 0 <= column < len(grid[0]) and grid[row][column] == "."
 
 
-@lru_cache(maxsize=8192)
 def _framed(grid: Grid) -> Grid:
     """The board in a frame of obstacles as wide as the board, less one."""
     rows, columns = len(grid), len(grid[0])
@@ -28,11 +27,25 @@ def _framed(grid: Grid) -> Grid:
     return (*frame, *(side + row + side for row in grid), *frame)
 
 
-def around(grid: Grid, cell: Cell) -> Grid:
-    """The whole board seen from `cell`, which is in the middle; off the board counts as obstacle."""
-    row, column = cell
-    height, width = 2 * len(grid) - 1, 2 * len(grid[0]) - 1
-    return tuple(line[column : column + width] for line in _framed(grid)[row : row + height])
+@lru_cache(maxsize=8192)
+def _turned(grid: Grid, up: bool, left: bool) -> Grid:
+    """The board upside down where `up`, mirrored where `left`, in a frame of obstacles."""
+    rows = grid[::-1] if up else grid
+    return _framed(tuple(row[::-1] for row in rows) if left else rows)
+
+
+def around(grid: Grid, cell: Cell, toward: Cell) -> Grid:
+    """All cells as seen from `cell`, which is in the middle of 2 n - 1 rows and columns.
+
+    The view is turned so that `toward` is not above and not to the left of the middle. Cells off
+    the board count as obstacles.
+    """
+    up, left = toward[0] < cell[0], toward[1] < cell[1]
+    height, width = len(grid), len(grid[0])
+    row = height - 1 - cell[0] if up else cell[0]
+    column = width - 1 - cell[1] if left else cell[1]
+    lines = _turned(grid, up, left)[row : row + 2 * height - 1]
+    return tuple(line[column : column + 2 * width - 1] for line in lines)
 
 
 def walk(grid: Grid, start: Cell, goal: Cell, moves: str) -> Cell:
@@ -82,9 +95,12 @@ def parse_moves(text: str, max_moves: int) -> str | None:
 
 
 def random_board(
-    rng: random.Random, size: int, obstacle_probability: float
+    rng: random.Random, size: int, obstacle_probability: float, detour: bool = False
 ) -> tuple[Grid, Cell, Cell]:
-    """A board with two different free cells, start and goal, that a path connects."""
+    """A board with two different free cells, start and goal, that a path connects.
+
+    With `detour` the shortest path is longer than the straight (Manhattan) distance.
+    """
     while True:
         grid = tuple(
             "".join("#" if rng.random() < obstacle_probability else "." for _ in range(size))
@@ -94,5 +110,10 @@ def random_board(
         if len(free) < 2:
             continue
         start, goal = rng.sample(free, 2)
-        if start in distances(grid, goal):
+        to_goal = distances(grid, goal)
+        if detour:
+            starts = [c for c, d in to_goal.items() if d > abs(c[0] - goal[0]) + abs(c[1] - goal[1])]
+            if starts:
+                return grid, rng.choice(starts), goal
+        elif start in to_goal:
             return grid, start, goal

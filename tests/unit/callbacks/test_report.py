@@ -1,0 +1,27 @@
+"""The closing table and the learning curve."""
+
+from teamtune.callbacks.report import Report, Row, draw_curve, table
+
+ROWS = [
+    Row(0, "warm start", 0.181, 0.158, 0.206, 1000, 0, 61.4),
+    Row(170, "ATGRPO", 0.979, 0.968, 0.986, 1000, 1_234_567, 271.0),
+]
+
+
+def test_the_table_says_what_was_reached_with_what():
+    head, rule, first, last = table(ROWS).splitlines()
+    assert len({len(line) for line in (head, rule, first, last)}) == 1
+    assert "warm start (step 0)" in first and "18.1 %" in first and "15.8–20.6 %" in first
+    assert "97.9 %" in last and "1,234,567" in last and "4:31 min" in last and "1,000" in last
+
+
+def test_the_curve_is_a_png(tmp_path):
+    draw_curve(ROWS, tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_rows_survive_a_resume():
+    report, other = Report(), Report()
+    report.rows = ROWS
+    other.load_state_dict(report.state_dict())
+    assert other.rows == ROWS

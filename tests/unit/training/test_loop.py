@@ -1,0 +1,305 @@
+"""The update: whole-step denominators, one optimizer per policy, and nothing hidden when it fails."""
+
+import copy
+import math
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from factories import END, built_policy, candidate, group, model_folder, random_group
+from torch import Tensor
+
+from teamtune.algorithms import ATGRPO
+from teamtune.policies import Policy
+from teamtune.rollout import Group
+from teamtune.training import MultiOptimizerLoop, TeamModule, pack
+from teamtune.training.data import TaskDataModule, TaskLoader
+
+HUGE = 10**9
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_folder(tmp_path_factory.mktemp("model"))
+
+
+def train(
+    policies: Mapping[str, Policy],
+    experience: Mapping[str, Sequence[Group]],
+    algorithm: ATGRPO | None = None,
+    epochs: int = 1,
+    minibatch_tasks: int | None = None,
+) -> dict[str, float]:
+    """One rollout's update with each policy's own optimizer."""
+    loop = MultiOptimizerLoop(algorithm or ATGRPO(), epochs, minibatch_tasks)
+    optimizers = {n: p.optimizer(p.trainable_parameters()) for n, p in policies.items()}
+    return loop.run(policies, optimizers, experience, 1.0, 0, CPU)
+
+
+def weights(policy: Policy) -> list[Tensor]:
+    return [p.detach().clone() for p in policy.trainable_parameters()]
+
+
+def same(own: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(own, other, strict=True))
+
+
+def some_groups(seed: int = 0, count: int = 5, **key: str) -> list[Group]:
+    rng = random.Random(seed)
+    return [random_group(rng, task=f"task-{i}", **key) for i in range(count)]
+
+
+def sampled_now(policy: Policy, groups: list[Group]) -> list[Group]:
+    """The groups, as if `policy` had just sampled their answers."""
+    for g in groups:
+        for c in g.candidates:
+            again = candidate(c.token_ids)
+            logprobs, _ = policy(pack([group(g.prompt_ids, [again])], HUGE)[0])
+            c.sampling_logprobs = tuple(logprobs.tolist())
+    return groups
+
+
+@pytest.mark.parametrize("settings", [{}, {"entropy_coef": 0.1, "kl_coef": 0.1}])
+def test_the_step_does_not_depend_on_the_split_into_micro_batches(folder: Path, settings: Any):
+    results = []
+    for budget in (HUGE, 30, 1):
+        policy = built_policy(folder, reference=True, token_budget=budget)
+        metrics = train({"team": policy}, {"team": some_groups()}, ATGRPO(**settings), epochs=2)
+        results.append((metrics, weights(policy)))
+    assert len(pack(some_groups(), 30)) > 2 and len(pack(some_groups(), 1)) == 15
+    (metrics, reached), *others = results
+    assert metrics["team/grad_norm"] > 0.1
+    for other_metrics, other_reached in others:
+        assert other_metrics == pytest.approx(metrics, abs=1e-5)
+        for own, other in zip(reached, other_reached):
+            torch.testing.assert_close(own, other, atol=1e-5, rtol=0)
+
+
+def test_the_loss_is_the_mean_over_tokens_of_the_whole_step(folder: Path):
+    policy = built_policy(folder, token_budget=1)
+    groups = [
+        group((5, 6), [candidate((7, END), 1.0), candidate((8, 9, END), -1.0)]),
+        group((4,), [candidate((END,), 0.5), candidate((3, 3, 3, END), -0.5)], task="task-1"),
+    ]
+    metrics = train({"team": policy}, {"team": sampled_now(policy, groups)})
+    # ratio 1: -(2 * 1 - 3 * 1 + 1 * 0.5 - 4 * 0.5) / 10
+    assert metrics["team/loss"] == pytest.approx(0.25, abs=1e-6)
+    assert metrics["team/tokens"] == 10
+
+
+def test_with_one_update_the_ratio_is_one_and_nothing_is_clipped(folder: Path):
+    policy = built_policy(folder)
+    metrics = train({"team": policy}, {"team": sampled_now(policy, some_groups())})
+    assert metrics["team/sampling_gap"] < 1e-6 and metrics["team/approx_kl"] < 1e-6
+    assert metrics["team/clip_frac"] == 0
+
+
+def test_flat_groups_weigh_nothing_unless_they_are_kept(folder: Path):
+    rng = random.Random(3)
+    flat = [random_group(rng, flat=True, task=f"flat-{i}") for i in range(3)]
+    results = {}
+    for name, extra, keep in (("none", [], True), ("off", flat, False), ("kept", flat, True)):
+        policy = built_policy(folder)
+        before = weights(policy)
+        algorithm = ATGRPO(keep_flat_groups=keep)
+        metrics = train({"team": policy}, {"team": [*some_groups(), *extra]}, algorithm)
+        results[name] = metrics, [a - b for a, b in zip(weights(policy), before)]
+    tokens = sum(len(c.token_ids) for g in some_groups() for c in g.candidates)
+    more = sum(len(c.token_ids) for g in flat for c in g.candidates)
+    (plain, moved), (off, moved_off), (kept, moved_kept) = results.values()
+    assert same(moved, moved_off)
+    assert off["team/tokens"] == plain["team/tokens"] == tokens
+    assert off["team/flat_groups"] == pytest.approx(3 / 8) and plain["team/flat_groups"] == 0
+    assert kept["team/tokens"] == tokens + more and kept["team/flat_groups"] == 0
+    assert kept["team/loss"] == pytest.approx(plain["team/loss"] * tokens / (tokens + more))
+    for own, other in zip(moved, moved_kept):
+        torch.testing.assert_close(own * tokens / (tokens + more), other, atol=1e-6, rtol=1e-4)
+
+
+def test_failed_candidates_are_in_no_denominator(folder: Path):
+    policy = built_policy(folder)
+    answers = [candidate((7, END), 1.0), candidate((8, 9, END), -1.0)]
+    answers.append(candidate((3, 4), 0.0, reward=None))
+    metrics = train({"team": policy}, {"team": sampled_now(policy, [group((5, 6), answers)])})
+    assert metrics["team/loss"] == pytest.approx((3 - 2) / 5, abs=1e-6)
+    assert metrics["team/tokens"] == 5
+
+
+def test_a_shared_loss_is_the_token_weighted_mean_of_two_equal_policies_losses(folder: Path):
+    first, second = some_groups(1, agent="proposer"), some_groups(2, count=3, agent="planner")
+    shared = train({"team": built_policy(folder)}, {"team": [*first, *second]})
+    pair = {"a": built_policy(folder), "b": built_policy(folder)}
+    split = train(pair, {"a": first, "b": second})
+    a, b = split["a/tokens"], split["b/tokens"]
+    assert a > 0 and b > 0 and a != b and shared["team/tokens"] == a + b
+    for name in ("loss", "entropy", "approx_kl", "clip_frac"):
+        mean = (a * split[f"a/{name}"] + b * split[f"b/{name}"]) / (a + b)
+        assert shared[f"team/{name}"] == pytest.approx(mean, abs=1e-6)
+    assert abs(split["a/loss"] - split["b/loss"]) > 1e-3
+
+
+def test_a_step_on_one_roles_policy_leaves_the_others_bits(folder: Path):
+    policies = {n: built_policy(folder, optimizer=torch.optim.AdamW) for n in "abc"}
+    before = {n: weights(p) for n, p in policies.items()}
+    metrics = train(policies, {"a": [], "b": some_groups(), "c": []})
+    assert not same(before["b"], weights(policies["b"]))
+    assert same(before["a"], weights(policies["a"])) and same(before["c"], weights(policies["c"]))
+    assert [p.version for p in policies.values()] == [0, 1, 0]
+    assert "b/loss" in metrics and "a/loss" not in metrics
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1e9])
+def test_a_loss_that_is_not_finite_stops_the_run_and_moves_nothing(folder: Path, bad: float):
+    policy = built_policy(folder, token_budget=1)
+    groups = some_groups()
+    groups[2].candidates[0].sampling_logprobs = (bad,) * len(groups[2].candidates[0].token_ids)
+    groups[2].candidates[0].advantage = -1.0
+    before = weights(policy)
+    with pytest.raises(FloatingPointError, match=r"loss is (nan|inf); no step was taken"):
+        train({"team": policy}, {"team": groups})
+    assert same(before, weights(policy)) and policy.version == 0
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run(folder: Path):
+    policy = built_policy(folder)
+    hook = policy.trainable_parameters()[3].register_hook(lambda grad: grad * math.inf)
+    before = weights(policy)
+    with pytest.raises(FloatingPointError, match="grad_norm is inf; no step was taken"):
+        train({"team": policy}, {"team": some_groups()})
+    hook.remove()
+    assert same(before, weights(policy))
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_nothing_to_learn_from_is_no_step(folder: Path, flat: bool):
+    policy = built_policy(folder, optimizer=torch.optim.AdamW)
+    rng = random.Random(0)
+    groups = [random_group(rng, flat=True)] if flat else []
+    before = weights(policy)
+    assert train({"team": policy}, {"team": groups}, epochs=2) == {"team/flat_groups": float(flat)}
+    assert same(before, weights(policy)) and policy.version == 0
+
+
+@pytest.mark.parametrize(("epochs", "minibatch", "steps"), [(1, None, 1), (3, None, 3), (2, 2, 6)])
+def test_epochs_and_minibatches_decide_the_number_of_steps(
+    folder: Path, epochs: int, minibatch: int | None, steps: int
+):
+    policy = built_policy(folder)
+    train({"team": policy}, {"team": some_groups(count=5)}, None, epochs, minibatch)
+    assert policy.version == steps
+
+
+def test_minibatches_of_one_task_are_steps_on_each_task(folder: Path):
+    """Two steps on one task each, in the drawn order, by hand."""
+    groups = some_groups(count=2)
+    policy = built_policy(folder)
+    train({"team": policy}, {"team": groups}, minibatch_tasks=1)
+    reached = []
+    for order in (groups, groups[::-1]):
+        other = built_policy(folder)
+        for one in order:
+            train({"team": other}, {"team": [one]})
+        reached.append(weights(other))
+    assert not same(*reached)
+    assert same(weights(policy), reached[0]) or same(weights(policy), reached[1])
+
+
+def test_the_gradient_is_clipped_per_policy(folder: Path):
+    policies = {
+        "a": built_policy(folder, optimizer=lambda p: torch.optim.SGD(p, lr=1.0), max_grad_norm=0.01),
+        "b": built_policy(folder, optimizer=lambda p: torch.optim.SGD(p, lr=1.0)),
+    }
+    before = {n: weights(p) for n, p in policies.items()}
+    metrics = train(policies, {"a": some_groups(), "b": some_groups()})
+    moved = {
+        n: math.sqrt(sum(float((x - y).pow(2).sum()) for x, y in zip(weights(p), before[n])))
+        for n, p in policies.items()
+    }
+    assert metrics["a/grad_norm"] == metrics["b/grad_norm"] > 0.1
+    assert moved["a"] == pytest.approx(0.01, rel=1e-3)
+    assert moved["b"] == pytest.approx(metrics["b/grad_norm"], rel=1e-3)
+
+
+def test_a_reference_stays_while_the_policy_moves(folder: Path):
+    policy = built_policy(folder, reference=True)
+    assert policy.reference is not None
+    before = [p.clone() for p in policy.reference.parameters()]
+    algorithm = ATGRPO(kl_coef=0.1)
+    first = train({"team": policy}, {"team": some_groups()}, algorithm)
+    second = train({"team": policy}, {"team": some_groups()}, algorithm)
+    assert first["team/ref_kl"] == pytest.approx(0, abs=1e-9) and second["team/ref_kl"] > 1e-5
+    assert same(before, list(policy.reference.parameters()))
+
+
+class Hand(L.Callback):
+    """Leaves the same experience before every step, where the rollout callback would."""
+
+    def __init__(self, groups: list[Group]):
+        self.groups, self.rates = groups, []
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        pl_module.experience = copy.deepcopy(self.groups)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
+        self.rates.append({n: float(trainer.callback_metrics[f"{n}/lr"]) for n in "ab"})
+
+
+def test_a_schedule_advances_once_per_rollout_step(folder: Path, tmp_path: Path):
+    """Whatever the number of minibatches, agents and epochs, and also where nothing was learnt."""
+
+    def made(scheduler: Any) -> Policy:
+        adam = lambda p: torch.optim.AdamW(p, lr=1.0e-3)  # noqa: E731
+        return Policy(str(folder), adam, scheduler)
+
+    def linear(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LinearLR:
+        return torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 4)
+
+    def halving(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.StepLR:
+        return torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
+    policies = {"a": made(linear), "b": made(halving), "c": made(None)}
+    agents = {"proposer": "a", "planner": "a", "judge": "b", "other": "c"}
+    module = TeamModule(policies, agents, ATGRPO(), epochs=2, minibatch_tasks=2)
+    hand = Hand([*some_groups(1, policy="a", agent="proposer"), *some_groups(2, policy="a")])
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_epochs=4,
+        logger=False,
+        callbacks=[hand],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(module, TaskLoader(lambda: [[]], 1))
+    assert module.rollout_step == 4
+    assert [p.version for p in policies.values()] == [4 * 2 * 3, 0, 0]
+    assert [r["a"] for r in hand.rates] == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
+    assert [r["b"] for r in hand.rates] == pytest.approx([1e-3, 0.5e-3, 0.25e-3, 0.125e-3])
+
+
+@pytest.mark.parametrize(("tasks", "world"), [(5, 2), (1, 2), (2, 3), (1000, 2), (7, 3)])
+def test_ranks_share_evaluation_in_equally_many_batches(
+    monkeypatch: pytest.MonkeyPatch, tasks: int, world: int
+):
+    """Ranks meet after each batch, so one that has fewer tasks takes empty batches along."""
+    from teamtune.envs import PlanPath
+    from teamtune.tasks import GeneratedTasks
+    from teamtune.training import ranks
+
+    env = PlanPath(size=4, first_role="none")
+    data = TaskDataModule(env, GeneratedTasks(10**6), GeneratedTasks(0, tasks), val_batch_tasks=2)
+    monkeypatch.setattr(ranks, "world_size", lambda: world)
+    loaders = []
+    for rank in range(world):
+        monkeypatch.setattr(ranks, "rank", lambda rank=rank: rank)
+        loaders.append([list(batch) for batch in data.val_dataloader()])
+    assert len({len(batches) for batches in loaders}) == 1 and loaders[0]
+    assert all(len(batch) <= 2 for batches in loaders for batch in batches)
+    given = [task.id for batches in loaders for batch in batches for task in batch]
+    assert sorted(given) == sorted(task.id for task in data.held_out)
