@@ -79,9 +79,107 @@ def model_folder(folder: Path, kind: str = "llama", seed: int = 0, tied: bool = 
     return folder
 
 
-def built_policy(folder: Path, reference: bool = False, mesh: Any = None, **settings: Any) -> Policy:
+def built_policy(
+    folder: Path, reference: bool = False, mesh: Any = None, **settings: Any
+) -> Policy:
     """A policy of the model in `folder`, its weights loaded; plain SGD unless given otherwise."""
     settings = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1), "max_grad_norm": 1e9} | settings
     policy = Policy(str(folder), **settings)
     policy.build(mesh, reference)
     return policy
+
+
+MOVES_PROMPT = """\
+{{ "L" if role == "planner" else "R" }}{{ " U" * row }} L{{ " D" * column }} R
+{{ " U" * goal_row }} L{{ " D" * goal_column }}
+{% for line in grid %}{% for c in line %} {{ "U" if c == "." else "D" }}{% endfor %}{% endfor %}
+ L {{ proposal | join(" ") if proposal else "" }}
+"""
+
+
+def team_config(folder: Path, shared: bool = False, **sections: Any) -> list[str]:
+    """Writes a small Plan-Path team to `folder`; returns the command's arguments that name it.
+
+    Prompts and answers are made of the four moves alone, so that an untrained model finds moves.
+    `sections` are laid over the configuration, e.g. `data={"tasks_per_step": 2}`.
+    """
+    import yaml
+
+    from teamtune.config import merge
+
+    (folder / "prompts").mkdir(parents=True, exist_ok=True)
+    (folder / "prompts" / "all.jinja").write_text(MOVES_PROMPT)
+    (folder / "words.txt").write_text("U D L R")
+
+    def made(path: str, **init_args: Any) -> dict[str, Any]:
+        return {"class_path": path, "init_args": init_args}
+
+    def policy() -> dict[str, Any]:
+        model = {"vocabulary": str(folder / "words.txt"), "hidden_size": 32, "num_layers": 2}
+        model |= {"num_heads": 2, "intermediate_size": 64, "context_length": 80}
+        return made(
+            "teamtune.policies.Policy",
+            model=made("teamtune.policies.TinyLlama", **model),
+            optimizer=made("torch.optim.AdamW", lr=2.0e-3, weight_decay=0.0),
+            scheduler=made(
+                "torch.optim.lr_scheduler.LinearLR", start_factor=1.0, end_factor=0.1, total_iters=8
+            ),
+        )
+
+    board = {"size": 5, "obstacle_probability": 0.1, "max_moves": 3, "first_role": "proposer"}
+    config: dict[str, Any] = {
+        "seed_everything": 3,
+        "trainer": {
+            "accelerator": "cpu",
+            "devices": 1,
+            "max_epochs": 4,
+            "check_val_every_n_epoch": 2,
+            "default_root_dir": str(folder / "outputs"),
+            "logger": made("lightning.pytorch.loggers.CSVLogger", save_dir=str(folder / "csv")),
+        },
+        "data": {
+            "environment": made("teamtune.envs.PlanPath", prompts=str(folder / "prompts"), **board),
+            "train": made("teamtune.tasks.GeneratedTasks", first_seed=1000),
+            "val": made("teamtune.tasks.GeneratedTasks", first_seed=0, count=1),
+            "tasks_per_step": 3,
+        },
+        "model": {
+            "algorithm": made("teamtune.algorithms.ATGRPO", num_candidates=4, max_turns=2),
+            "policies": {"a": policy()} if shared else {"a": policy(), "b": policy()},
+            "policy_map": {"proposer": "a", "planner": "a" if shared else "b"},
+        },
+        "rollout": {
+            "engine": made("teamtune.inference.TransformersEngine"),
+            "sampling": {"temperature": 1.0, "max_tokens": 4},
+        },
+        "checkpoint": {"every_n_steps": 1, "keep": 100},
+        "traces": {"every_n_steps": 1, "num_tasks": 100},
+    }
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(merge(config, sections), sort_keys=False))
+    return ["--config", str(path)]
+
+
+def logged(folder: Path) -> dict[tuple[int, str], float]:
+    """What CSVLogger kept under `folder`, by rollout step and metric, without times."""
+    import csv
+
+    found = {}
+    for path in sorted(folder.glob("csv/**/metrics.csv")):
+        with path.open() as file:
+            for row in csv.DictReader(file):
+                for name, value in row.items():
+                    if (
+                        value
+                        and name != "step"
+                        and "time/" not in name
+                        and "per_second" not in name
+                    ):
+                        found[int(row["step"]), name] = float(value)
+    return found
+
+
+def checkpoint(folder: Path, step: int) -> dict[str, Any]:
+    """The newest run's checkpoint after `step`."""
+    run = sorted(folder.glob("outputs/run-*"))[-1]
+    return torch.load(run / f"checkpoints/step-{step:06d}.ckpt", weights_only=True)

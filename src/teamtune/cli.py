@@ -1,15 +1,15 @@
 """The command: `teamtune fit|validate|test|predict`, LightningCLI over TeamModule and its parts."""
 
 import logging
+import os
 import re
-import signal
+import secrets
 import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from pkgutil import resolve_name
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 import lightning as L
 import yaml
@@ -31,6 +31,7 @@ from teamtune.callbacks import (
 from teamtune.config import Arguments, one_line, read_arguments
 from teamtune.errors import ConfigError
 from teamtune.inference import RolloutEngine
+from teamtune.interrupts import Interrupts
 from teamtune.schema import Part, parts_of, placed
 from teamtune.tracking import MLflowTracker
 from teamtune.training import TeamModule
@@ -64,16 +65,24 @@ class SaveConfig(SaveConfigCallback):
 class TeamCLI(LightningCLI):
     """LightningCLI with the sections `model`, `data`, `rollout`, `weight_sync`, `checkpoint` ..."""
 
-    def __init__(self, arguments: Arguments, **kwargs: Any):
+    def __init__(self, arguments: Arguments, first: L.Callback | None = None, **kwargs: Any):
         """
         Args:
             arguments: The command line.
+            first: A callback that goes before all others.
             kwargs: For LightningCLI.
         """
         self.arguments = arguments
+        self.first = first
         self.parts: list[Part] = []
         self.checkpoint: dict[str, Any] | None = None
-        super().__init__(args=arguments.args, **kwargs)
+        if arguments.subcommand is not None:  # the parsers of the others would only take time
+            methods = {arguments.subcommand: LightningCLI.subcommands()[arguments.subcommand]}
+            self.subcommands = lambda: methods  # type: ignore[method-assign]
+        strict = {"exit_on_error": False, "allow_abbrev": False}
+        about = {"prog": "teamtune", "description": sys.modules["teamtune"].__doc__}
+        parser_kwargs = {**about, **strict, **{name: dict(strict) for name in self.subcommands()}}
+        super().__init__(args=arguments.args, parser_kwargs=parser_kwargs, **kwargs)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_lightning_class_args(RolloutCallback, "rollout")
@@ -99,6 +108,9 @@ class TeamCLI(LightningCLI):
         """Our checkpoints hold no hyperparameters that could overlay the configuration."""
 
     def _set_seed(self) -> None:
+        config = self.config[self.subcommand]
+        if config.seed_everything is True and "PL_GLOBAL_SEED" not in os.environ:
+            config.seed_everything = secrets.randbelow(2**32)  # Lightning would take 0
         try:
             super()._set_seed()
         except ValueError as error:
@@ -116,39 +128,47 @@ class TeamCLI(LightningCLI):
             config.weights_only = True
         if self.subcommand != "fit":
             config.trainer.logger = False
-        elif self.checkpoint is not None and config.trainer.logger:
-            tracker = config.trainer.logger
-            if isinstance(tracker, list):
-                tracker = tracker[0]
-            if tracker.class_path.endswith("MLflowTracker"):
-                tracker.init_args.run_id = self.checkpoint["team"]["run_id"]
+        elif self.checkpoint is not None:
+            loggers = config.trainer.logger
+            for logger in loggers if isinstance(loggers, list) else [loggers]:
+                if getattr(logger, "class_path", "").endswith("MLflowTracker"):
+                    logger.init_args.run_id = self.checkpoint["team"]["run_id"]
 
     def instantiate_classes(self) -> None:
         try:
             super().instantiate_classes()
-        except MisconfigurationException as error:
-            raise ConfigError(f"trainer: {error}") from error
         except ValueError as error:
             raise ConfigError(placed(error, self.parts, self.arguments.values)) from error
+
+    def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
+        try:
+            return super().instantiate_trainer(**kwargs)
+        except (ValueError, MisconfigurationException) as error:
+            raise ConfigError(f"trainer: {error}") from error
 
     def after_instantiate_classes(self) -> None:
         module, config = self.model, self.config[self.subcommand]
         assert isinstance(module, TeamModule)
         module.seed = int(config.seed_everything)
-        for name in (*module.policies, *self.datamodule.environment.agents):
+        for name in module.policies:
             if not NAME.fullmatch(name):
                 raise ConfigError(
-                    f"model.policies or agents: got the name {name!r}, allowed: letters, digits, "
-                    "'_' and '-', for names are parts of metrics and folders"
+                    f"model.policies.{name}: got a name that metrics and folders cannot have, "
+                    "allowed: letters, digits, '_' and '-'"
                 )
-        rollout = next(c for c in self.trainer.callbacks if isinstance(c, RolloutCallback))
+        callbacks = self.trainer.callbacks  # type: ignore[attr-defined]
+        rollout = next(c for c in callbacks if isinstance(c, RolloutCallback))
         rollout.check(module, self.datamodule.environment)
-        self.trainer._signal_connector._sigterm_notifier_fn = self._tell_children  # type: ignore[method-assign]
+        connector: Any = self.trainer._signal_connector
+        connector._sigterm_notifier_fn = self._tell_children
+        if self.first is not None:
+            callbacks.insert(0, self.first)
         if self.checkpoint is not None:
             check_team(self.checkpoint, module, config.ckpt_path)
             self.checkpoint = None
         elif self.subcommand != "fit":
-            module.print("no --ckpt_path: evaluating the team as the configuration builds it")
+            note = "no --ckpt_path: evaluating the team as the configuration builds it"
+            _say(note, sys.stdout)
 
     def _tell_children(self, number: int, frame: FrameType | None) -> None:
         """In place of Lightning's answer to SIGTERM, whose broadcast waits for ranks that do not.
@@ -169,14 +189,19 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 }
 
 
-def run(args: Sequence[str]) -> None:
-    """Runs the command with `args`, without the program's name. Raises what `main` prints."""
+def run(args: Sequence[str], first: L.Callback | None = None) -> None:
+    """Runs the command with `args`, without the program's name. Raises what `main` prints.
+
+    Args:
+        args: The command line.
+        first: A callback that goes before all others.
+    """
     quiet()
     arguments = read_arguments(args)
     set_parsing_settings(docstring_parse_attribute_docstrings=arguments.asks_help)  # it is slow
-    strict = {"exit_on_error": False, "allow_abbrev": False}
     TeamCLI(
         arguments,
+        first,
         model_class=TeamModule,
         datamodule_class=TaskDataModule,
         save_config_callback=SaveConfig,
@@ -187,12 +212,6 @@ def run(args: Sequence[str]) -> None:
         seed_everything_default=0,
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
-        parser_kwargs={
-            "prog": "teamtune",
-            "description": "Reinforcement learning for teams of language-model agents",
-            **strict,
-            **{name: dict(strict) for name in LightningCLI.subcommands()},
-        },
     )
 
 
@@ -207,36 +226,16 @@ def quiet() -> None:
     transformers_logging.disable_progress_bar()
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: a run ends as with Ctrl-C, callbacks and loggers get to close it."""
-
-
-class Interrupts:
-    """Turns the first SIGINT or SIGTERM into an exception; later ones let the run close in peace."""
-
-    CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-
-    def __init__(self) -> None:
-        self.code: int | None = None
-        """The exit code once a signal has come."""
-        for number in self.CODES:
-            signal.signal(number, self._handle)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.code is None:
-            self.code = self.CODES[signal.Signals(number)]
-            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
-
-
 def main() -> None:
-    """Entry point. A ConfigError or a parsing error is one line on standard error and exit code 2."""
+    """Entry point. A configuration that cannot work is one line and exit code 2."""
     interrupts = Interrupts()
     try:
-        run(sys.argv[1:])
-    except (ConfigError, ArgumentError) as error:
+        run(sys.argv[1:], interrupts)
+    except (ConfigError, ArgumentError, MisconfigurationException) as error:
         _say(f"teamtune: error: {one_line(error)}")
         sys.exit(2)
     except (KeyboardInterrupt, SystemExit):
+        interrupts.close()
         if interrupts.code is None:
             raise
         _say("teamtune: interrupted; --ckpt_path <run folder>/checkpoints/last.ckpt resumes")
@@ -244,5 +243,5 @@ def main() -> None:
 
 
 @rank_zero_only
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+def _say(text: str, file: TextIO | None = None) -> None:
+    print(text, file=file or sys.stderr)

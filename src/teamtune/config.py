@@ -1,10 +1,11 @@
 """The command's arguments: configuration files are merged key by key before anything parses them.
 
-jsonargparse replaces whole dict entries, so that an overlay naming one policy would drop the others.
-Options on the command line win over files, wherever they stand.
+jsonargparse replaces whole dict entries, so that an overlay naming one policy would drop the
+others. Options on the command line win over files, wherever they stand.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,15 +107,22 @@ def _set(values: Any, path: list[str], value: Any) -> None:
     """Puts an option's value in its place; an option that goes on in a list means its last item."""
     *parents, last = path
     for name in parents:
-        holder, at = values, name
-        if isinstance(values.get(name), list) and values[name]:
-            holder, at = values[name], -1
-        if isinstance(child := holder[at] if at in holder or at == -1 else None, str):
-            child = {"class_path": child}
-        values = holder[at] = child if isinstance(child, dict) else {}
+        child = values.get(name)
+        if isinstance(child, list) and child:
+            inner = child[-1] = _mapping(child[-1])
+        else:
+            inner = values[name] = _mapping(child)
+        values = inner
     if last.endswith("+"):
         values.setdefault(last[:-1], [])
     values.update(merge(values, {last: value}))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """What options can go on in: a class's name stands for its specification."""
+    if isinstance(value, str):
+        return {"class_path": value}
+    return value if isinstance(value, dict) else {}
 
 
 def _read(file: str) -> dict[str, Any]:
@@ -134,8 +142,8 @@ def _read(file: str) -> dict[str, Any]:
 def merge(base: Any, overlay: Any) -> Any:
     """`overlay` over `base`: mappings key by key, everything else replaced.
 
-    An overlay with another `class_path` drops the init_args that were meant for the old class; a key
-    that ends in `+` appends to a list.
+    An overlay with another `class_path` drops the init_args that were meant for the old class; a
+    key that ends in `+` appends to a list.
     """
     if isinstance(base, str) and isinstance(overlay, dict) and set(overlay) == {"init_args"}:
         return {"class_path": base, **overlay}
@@ -154,5 +162,16 @@ def merge(base: Any, overlay: Any) -> Any:
 
 
 def one_line(error: Exception) -> str:
-    """An error's message without line breaks."""
-    return " ".join(str(error).split())
+    """An error's message without line breaks.
+
+    Of a parser's list of all types that did not match, only what it says of the first one is kept.
+    """
+    text = str(error)
+    key = re.match(r'(?:.*\n)??\s*Parser key "(.+?)":\n', text)
+    _, listed, members = text.partition("Errors:\n")
+    if key:
+        text = f"{key[1]}: {text[key.end() :]}"
+    if key and listed:
+        first = re.split(r"\n\s*- |\n\s*Given value", "\n" + members)[1]
+        text = f"{key[1]}: {first}"
+    return " ".join(text.split())

@@ -1,7 +1,7 @@
-"""The keys that constructors spell out: which a configuration may hold, and where a fault in it lies.
+"""The keys that constructors spell out: which a configuration may hold, and where a fault lies.
 
-jsonargparse checks values too, but its messages list every type that did not match, and some unknown
-keys pass unseen. This walks along the parser's own arguments, so that both know the same keys.
+jsonargparse checks values too, but its messages list every type that did not match, and some
+unknown keys pass unseen. This walks along the parser's own arguments, so that both know the same.
 """
 
 import inspect
@@ -18,6 +18,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 
 from teamtune.errors import ConfigError, nearest
 
+SPEC = ("class_path", "init_args", "dict_kwargs")
 NAMES: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
@@ -66,7 +67,7 @@ def placed(error: Exception, parts: Iterable[Part], sections: Iterable[str]) -> 
     Constructors name their own arguments. Which object it was is found by building each part on its
     own, inner ones first; they hold configuration only, so this does nothing else.
     """
-    message = str(error)
+    whole = " ".join(str(error).split())
     for part in parts:
         if part.skip or not inspect.isclass(part.cls) or part.key == "trainer":
             continue
@@ -75,13 +76,14 @@ def placed(error: Exception, parts: Iterable[Part], sections: Iterable[str]) -> 
         except ArgumentError:
             continue
         except ValueError as raised:
-            if str(raised) != message:
+            message = str(raised)
+            if " ".join(message.split()) not in whole:  # a union's error quotes its members'
                 continue
             first = message.replace(":", ".").split(".")[0]
             if first in _names(_parser_of(part.cls, 0), ""):
                 return f"{part.key}.{message}"
             return message if first in sections else f"{part.key}: {message}"
-    return message
+    return str(error)
 
 
 class _Walk:
@@ -94,9 +96,10 @@ class _Walk:
     ) -> None:
         """Keys of `values` are arguments of `parser` whose names begin with `prefix`."""
         known = _names(parser, prefix)
-        actions = {a.dest: a for a in parser._actions if _is_argument(a)}
+        actions: dict[str, Any] = {a.dest: a for a in parser._actions if _is_argument(a)}
         for given, value in values.items():
-            name, place = str(given).removesuffix("+"), _join(key, str(given).removesuffix("+"))
+            name = str(given).removesuffix("+")
+            place = _join(key, name)
             if name not in known:
                 raise ConfigError(f"{place}: unknown key{_suggest(name, known)}")
             action = actions.get(prefix + name)
@@ -120,11 +123,11 @@ class _Walk:
         """`value` is meant for an argument of type `hint`."""
         options = list(_options(hint))
         classes = [o for o in options if _is_class(o) or _returned(o)]
-        if isinstance(value, Mapping):
-            mapping = next((o for o in options if get_origin(o) in (dict, Mapping)), None)
+        mapping = next((o for o in options if get_origin(o) in (dict, Mapping)), None)
+        if isinstance(value, Mapping) and (classes or mapping):
             if classes and ("class_path" in value or mapping is None):
                 self._object(classes, value, key, default)
-            elif mapping is not None:
+            else:
                 for name, item in value.items():
                     self.value(get_args(mapping)[1], item, _join(key, str(name)))
         elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
@@ -136,29 +139,31 @@ class _Walk:
                     break
         elif classes and isinstance(value, str) and str not in options and _is_path(value):
             _load(value, [_returned(c) or c for c in classes], key)
-        elif self.strict and not _accepts(hint, value):
-            raise ConfigError(f"{key}: got {value!r}, allowed: {_describe(hint)}")
+        elif _is_null(value, options) or (self.strict and not _accepts(hint, value)):
+            value = "null" if value is None else value
+            raise ConfigError(f"{key}: got {value}, allowed: {_describe(hint)}")
 
-    def _object(
-        self, classes: list[Any], value: Mapping[str, Any], key: str, default: Any
-    ) -> None:
+    def _object(self, classes: list[Any], value: Mapping[str, Any], key: str, default: Any) -> None:
         bases = [_returned(c) or c for c in classes]
         skip = max(len(get_args(c)[0]) if _returned(c) else 0 for c in classes)
         name = value.get("class_path")
-        if name is None and isinstance(default, Mapping):
-            name = default.get("class_path")
+        if name is None:
+            name = getattr(default, "class_path", None)
         cls = bases[0] if name is None else _load(name, bases, f"{key}.class_path")
         parser = _parser_of(cls, skip)
-        if parser is None:
+        if parser is None or inspect.isabstract(cls):
             return
         init_args = value.get("init_args") or {}
-        direct = {k: v for k, v in value.items() if k not in ("class_path", "init_args", "dict_kwargs")}
+        direct = {
+            k: v for k, v in value.items() if k not in ("class_path", "init_args", "dict_kwargs")
+        }
         if not isinstance(init_args, Mapping):
             raise ConfigError(f"{key}.init_args: got {init_args!r}, allowed: a mapping of keys")
+        known = _names(parser, "")
         for given in direct:
-            if name is not None and str(given).removesuffix("+") not in _names(parser, ""):
-                known = ["class_path", "init_args", "dict_kwargs"]
-                raise ConfigError(f"{key}.{given}: unknown key{_suggest(str(given), known)}")
+            if name is not None and str(given).removesuffix("+") not in known:
+                suggestion = _suggest(str(given), {*SPEC, *known})
+                raise ConfigError(f"{key}.{given}: unknown key{suggestion}")
         place = key if direct and not init_args else f"{key}.init_args"
         values = {**init_args, **direct}
         self.arguments(parser, values, place, "")
@@ -175,6 +180,12 @@ def _names(parser: Any, prefix: str) -> set[str]:
     return {d.removeprefix(prefix).split(".")[0] for d in dests if d.startswith(prefix)}
 
 
+def _is_null(value: Any, options: list[Any]) -> bool:
+    """Whether a value is null where that means nothing; the parser lets it through everywhere."""
+    typed = all(o in (int, float, bool, str) or get_origin(o) or _is_class(o) for o in options)
+    return value is None and typed
+
+
 def _join(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
 
@@ -184,7 +195,7 @@ def _suggest(name: str, known: Iterable[str]) -> str:
 
 
 @cache
-def _parser_of(cls: Callable[..., Any], skip: int) -> ArgumentParser | None:
+def _parser_of(cls: Any, skip: int) -> ArgumentParser | None:
     """A parser for the constructor's arguments; None where a signature says too little for one."""
     parser = ArgumentParser(exit_on_error=False)
     options: dict[str, Any] = {"fail_untyped": False, "sub_configs": True}
@@ -303,5 +314,5 @@ def _describe(hint: Any) -> str:
             words.append("a mapping" if get_origin(option) in (dict, Mapping) else "a list")
         else:
             cls = _returned(option) or option
-            words.append(NAMES.get(cls) or getattr(cls, "__name__", str(cls)))
+            words.append(str(NAMES.get(cls) or getattr(cls, "__name__", cls)))
     return " or ".join(dict.fromkeys(words))

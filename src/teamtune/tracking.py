@@ -1,6 +1,7 @@
 """MLflow as the tracker: a run per training, with a true status, resumed as the same run."""
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from lightning.pytorch.loggers.logger import rank_zero_experiment
 from lightning.pytorch.utilities.rank_zero import rank_zero_only, rank_zero_warn
 
 MAX_PARAM = 6000
+SQLITE = "sqlite:///"
 UNOPENED = "http://unopened"
 METRIC = re.compile(r"[A-Za-z0-9_/-]+")
 
@@ -48,6 +50,9 @@ class MLflowTracker(MLFlowLogger):
             artifact_location=artifact_location,
             run_id=run_id,
         )
+        file = tracking_uri.removeprefix(SQLITE)
+        if file != tracking_uri:  # MLflow remembers databases by address, whatever the folder
+            tracking_uri = SQLITE + str(Path(file).absolute())
         self._tracking_uri = tracking_uri
         self._opened = False
         self._resumed = run_id is not None
@@ -61,6 +66,7 @@ class MLflowTracker(MLFlowLogger):
         return super().experiment
 
     def _open(self) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nobody asked for it
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
 

@@ -97,6 +97,9 @@ class WarmStart(L.Callback):
             metrics = loop.run(policies, optimizers, experience, 1.0, 0, module.device)
             for schedule in schedules:
                 schedule.step()
+            if (step + 1) % max(1, self.steps // 5) == 0:
+                losses = ", ".join(f"{n} {metrics[f'{n}/loss']:.3f}" for n in policies)
+                module.print(f"warm start {step + 1}/{self.steps}: loss of {losses}")
         for policy in policies.values():
             policy.set_reference()
         module.warm_started = True

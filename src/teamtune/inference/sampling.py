@@ -81,11 +81,12 @@ def _pass(weights: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _truncate(scores: Tensor, top_p: float, top_k: int) -> Tensor:
-    """Scores with -inf outside the k likeliest tokens and the nucleus of mass p."""
-    ordered, order = torch.log_softmax(scores, -1).sort(dim=-1, descending=True)
-    dropped = (ordered.exp().cumsum(-1) - ordered.exp()) >= top_p
+    """Scores with -inf outside the k likeliest tokens, and outside their nucleus of mass p."""
+    ordered, order = scores.sort(dim=-1, descending=True)
     if top_k:
-        dropped[:, top_k:] = True
+        ordered[:, top_k:] = float("-inf")
+    probs = ordered.softmax(-1)
+    dropped = (probs.cumsum(-1) - probs >= top_p) | (ordered == float("-inf"))
     dropped[:, 0] = False
     mask = torch.zeros_like(dropped).scatter(1, order, dropped)
     return scores.masked_fill(mask, float("-inf"))

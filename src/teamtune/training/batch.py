@@ -1,8 +1,8 @@
 """Packing: groups become rows in which all candidates share one copy of their prompt.
 
-A row is [prompt | candidate 1 | ... | candidate K], padded on the right. A candidate sees the prompt
-and itself; its positions continue the prompt's. The last token of a candidate predicts nothing, so
-it is scored but not fed.
+A row is [prompt | candidate 1 | ... | candidate K], padded on the right. A candidate sees the
+prompt and itself; its positions continue the prompt's. The last token of a candidate predicts
+nothing, so it is scored but not fed.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class PackedBatch:
     def attention_mask(self, dtype: torch.dtype) -> Tensor:
         """[B, 1, L, L] additive: 0 where a query (third axis) may see a key, else the least number.
 
-        Additive because eager attention silently adds a boolean mask. Padding is seen by itself only.
+        Additive because eager attention silently adds a boolean mask. Only padding sees padding.
         """
         segments, length = self.segments, self.segments.shape[1]
         query, key = segments[:, :, None], segments[:, None, :]

@@ -68,8 +68,8 @@ def check_team(checkpoint: dict[str, Any], module: TeamModule, path: str | Path)
         theirs = {key: shape for key, shape in saved_shapes.items() if key.startswith(prefix)}
         for key in sorted(own_shapes.keys() | theirs.keys()):
             if own_shapes.get(key) != theirs.get(key):
-                saved, own = (str(s.get(key, "missing")) for s in (theirs, own_shapes))
+                there, here = (str(s.get(key, "missing")) for s in (theirs, own_shapes))
                 raise ConfigError(
                     f"{KEY}: {path} does not fit model.policies.{name}: "
-                    f"{key.removeprefix(prefix)} is {saved} in the checkpoint and {own} here"
+                    f"{key.removeprefix(prefix)} is {there} in the checkpoint and {here} here"
                 )

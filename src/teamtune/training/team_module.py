@@ -93,6 +93,12 @@ class TeamModule(L.LightningModule):
         return self.elapsed + time.monotonic() - self.started
 
     def configure_model(self) -> None:
+        if ranks.world_size() > 1 and self.device_mesh is None:
+            raise ConfigError(
+                f"trainer.strategy: got {type(self.trainer.strategy).__name__}, which leaves ranks "
+                "with gradients of their own, allowed: teamtune.strategies.FSDP2Strategy (lay "
+                "configs/hardware/fsdp2.yaml over your configuration), or trainer.devices: 1"
+            )
         for policy in self.named_policies().values():
             policy.build(self.device_mesh, self.algorithm.needs_reference)
 

@@ -5,6 +5,7 @@ import torch
 from teamtune.errors import ConfigError
 from teamtune.inference import HFChat
 from teamtune.policies import Policy, TinyLlama
+from teamtune.policies.tiny import expand
 from transformers import AutoModelForCausalLM
 
 
@@ -43,6 +44,14 @@ def test_the_tokenizer_keeps_words_and_ends_answers(recipe, tmp_path):
 def test_an_unreadable_vocabulary_is_named():
     with pytest.raises(ConfigError, match="nowhere.txt"):
         TinyLlama("nowhere.txt").words()
+
+
+def test_words_with_braces_stand_for_all_combinations():
+    assert expand("{U,D}{0..2}") == ["U0", "U1", "U2", "D0", "D1", "D2"]
+    assert expand("{-1..1},x") == ["-1,x", "0,x", "1,x"]
+    assert expand("plain") == ["plain"] and expand("{.,#}") == [".", "#"]
+    words = TinyLlama(["{a,b}", "b", "c"]).words()
+    assert words[-3:] == ["a", "b", "c"] and len(words) == len(set(words))
 
 
 def test_heads_must_divide_the_width(tmp_path):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from factories import END, VOCABULARY, built_policy, candidate, group, model_folder, random_group
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from factories import END, VOCABULARY, built_policy, candidate, group, model_folder, random_group
 from teamtune.policies import Policy
 from teamtune.rollout import Candidate, Group
 from teamtune.training.batch import PADDING, PackedBatch, pack, placeholder
@@ -42,7 +42,9 @@ def packed_by_candidate(policy: Policy, groups: list[Group]) -> dict[tuple, Tens
     (batch,) = pack(groups, HUGE)
     logprobs, _ = policy(batch, TEMPERATURE)
     found, at = {}, 0
-    rows = sorted(groups, key=lambda g: len(g.prompt_ids) + sum(len(c.token_ids) - 1 for c in g.candidates))
+    rows = sorted(
+        groups, key=lambda g: len(g.prompt_ids) + sum(len(c.token_ids) - 1 for c in g.candidates)
+    )
     for g in rows:
         for c in g.candidates:
             found[g.prompt_ids, c.token_ids] = logprobs[at : at + len(c.token_ids)]

@@ -1,4 +1,4 @@
-"""The update: whole-step denominators, one optimizer per policy, and nothing hidden when it fails."""
+"""The update: whole-step denominators, an optimizer per policy, and no failure hidden."""
 
 import copy
 import math
@@ -10,10 +10,11 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from factories import END, built_policy, candidate, group, model_folder, random_group
 from torch import Tensor
 
+from factories import END, built_policy, candidate, group, model_folder, random_group
 from teamtune.algorithms import ATGRPO
+from teamtune.errors import ConfigError
 from teamtune.policies import Policy
 from teamtune.rollout import Group
 from teamtune.training import MultiOptimizerLoop, TeamModule, pack
@@ -211,7 +212,9 @@ def test_minibatches_of_one_task_are_steps_on_each_task(folder: Path):
 
 def test_the_gradient_is_clipped_per_policy(folder: Path):
     policies = {
-        "a": built_policy(folder, optimizer=lambda p: torch.optim.SGD(p, lr=1.0), max_grad_norm=0.01),
+        "a": built_policy(
+            folder, optimizer=lambda p: torch.optim.SGD(p, lr=1.0), max_grad_norm=0.01
+        ),
         "b": built_policy(folder, optimizer=lambda p: torch.optim.SGD(p, lr=1.0)),
     }
     before = {n: weights(p) for n, p in policies.items()}
@@ -242,7 +245,9 @@ class Hand(L.Callback):
     def __init__(self, groups: list[Group]):
         self.groups, self.rates = groups, []
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
         pl_module.experience = copy.deepcopy(self.groups)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
@@ -281,6 +286,20 @@ def test_a_schedule_advances_once_per_rollout_step(folder: Path, tmp_path: Path)
     assert [p.version for p in policies.values()] == [4 * 2 * 3, 0, 0]
     assert [r["a"] for r in hand.rates] == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
     assert [r["b"] for r in hand.rates] == pytest.approx([1e-3, 0.5e-3, 0.25e-3, 0.125e-3])
+
+
+def test_a_strategy_that_does_not_shard_is_refused_on_several_ranks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Lightning's default for two devices, DDP, would leave each rank its own gradient, unseen."""
+    from teamtune.training import ranks
+
+    module = TeamModule({"a": Policy(str(folder))}, {"planner": "a"}, ATGRPO())
+    module.trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    module.configure_model()
+    monkeypatch.setattr(ranks, "world_size", lambda: 2)
+    with pytest.raises(ConfigError, match=r"trainer.strategy: got SingleDeviceStrategy"):
+        module.configure_model()
 
 
 @pytest.mark.parametrize(("tasks", "world"), [(5, 2), (1, 2), (2, 3), (1000, 2), (7, 3)])

@@ -1,6 +1,7 @@
 """Success rates and their intervals."""
 
 import pytest
+
 from teamtune.training.metrics import SuccessRate, wilson_interval
 
 

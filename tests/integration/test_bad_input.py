@@ -1,0 +1,343 @@
+"""Bad input is one line on standard error and exit code 2, and nothing is written."""
+
+import copy
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from command_line import LAST, LR, Config, finish, small_config, start, write_team
+from teamtune.cli import main, run
+
+POLICY = "model.policies.team.init_args"
+Edit = Callable[[Config], Any]
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """`main` takes over signals; a test gives them back."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    kept = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, kept):
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    signals: None,
+) -> Callable[..., str]:
+    """Runs the command on an edited configuration; the one line it prints, without its prefix."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    def check(edit: Edit | None = None, *options: str, command: str = "fit") -> str:
+        write_team(tmp_path, edit)
+        given = sorted(tmp_path.rglob("*"))
+        args = [command, "--config", "config.yaml", *options]
+        monkeypatch.setattr(sys, "argv", ["teamtune", *args])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        output, errors = capsys.readouterr()
+        assert stopped.value.code == 2, errors
+        assert output == "" and errors.count("\n") == 1, output + errors
+        assert errors.startswith("teamtune: error: ")
+        assert sorted(tmp_path.rglob("*")) == given
+        return errors.removeprefix("teamtune: error: ").strip()
+
+    return check
+
+
+def put(key: str, value: Any) -> Edit:
+    """Sets the value at a dotted key; `...` takes the key away."""
+
+    def edit(config: Config) -> None:
+        *path, last = key.split(".")
+        for name in path:
+            config = config.setdefault(name, {})
+        if value is ...:
+            del config[last]
+        else:
+            config[last] = value
+
+    return edit
+
+
+WARM = {"class_path": "teamtune.callbacks.WarmStart"}
+SOLVER = {"class_path": "teamtune.envs.plan_path.NoisySolver"}
+
+
+def callback(class_path: str, **init_args: Any) -> Edit:
+    return put("trainer.callbacks", [{"class_path": class_path, "init_args": init_args}])
+
+
+UNKNOWN: list[tuple[str, Any, str, str]] = [
+    ("modle", {}, "modle", "model"),
+    ("trainer.max_epoch", 3, "trainer.max_epoch", "max_epochs"),
+    ("data.environment.init_args.sise", 4, "data.environment.init_args.sise", "size"),
+    (f"{POLICY}.optimzer", {}, f"{POLICY}.optimzer", "optimizer"),
+    (f"{POLICY}.optimizer.init_args.lrr", 1, f"{POLICY}.optimizer.init_args.lrr", "lr"),
+    (
+        f"{POLICY}.model.init_args.hiden_size",
+        8,
+        f"{POLICY}.model.init_args.hiden_size",
+        "hidden_size",
+    ),
+    ("rollout.sampling.temprature", 1, "rollout.sampling.temprature", "temperature"),
+    ("rollout.engine.init_args.dtyp", "x", "rollout.engine.init_args.dtyp", "dtype"),
+    ("trainer.logger.init_args.run_nam", "x", "trainer.logger.init_args.run_nam", "run_name"),
+    ("data.environment.class_pth", "x", "data.environment.class_pth", "class_path"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "named", "meant"), UNKNOWN, ids=[u[0] for u in UNKNOWN])
+def test_unknown_keys_are_named_with_the_nearest_right_one(refused, key, value, named, meant):
+    assert refused(put(key, value)) == f"{named}: unknown key (did you mean {meant!r}?)"
+
+
+def test_unknown_keys_in_lists_and_options(refused):
+    assert refused(callback("teamtune.callbacks.WarmStart", stepz=1)) == (
+        "trainer.callbacks.0.init_args.stepz: unknown key (did you mean 'steps'?)"
+    )
+    assert refused(None, "--trainer.max_epoch", "3") == (
+        "trainer.max_epoch: unknown key (did you mean 'max_epochs'?)"
+    )
+    assert refused(None, f"--{POLICY}.optimizer.init_args.lrr=1") == (
+        f"{POLICY}.optimizer.init_args.lrr: unknown key (did you mean 'lr'?)"
+    )
+    assert refused(None, "--trainer.callbacks+=WarmStart", "--trainer.callbacks.stepz=1") == (
+        "trainer.callbacks.0.stepz: unknown key (did you mean 'steps'?)"
+    )
+    assert refused(None, "--ckpt_pth", "x") == "ckpt_pth: unknown key (did you mean 'ckpt_path'?)"
+
+
+CLASSES: list[tuple[Edit, str]] = [
+    (
+        callback("teamtune.callbacks.WarmStrat"),
+        "trainer.callbacks.0.class_path: no class 'teamtune.callbacks.WarmStrat' "
+        "(did you mean 'teamtune.callbacks.WarmStart'?)",
+    ),
+    (
+        put("data.environment.class_path", "teamtune.envs.PlanPth"),
+        "data.environment.class_path: no class 'teamtune.envs.PlanPth' "
+        "(did you mean 'teamtune.envs.PlanPath'?)",
+    ),
+    (
+        put("data.environment.class_path", "teamtune.env.PlanPath"),
+        "data.environment.class_path: no class 'teamtune.env.PlanPath' "
+        "(did you mean 'teamtune.envs.PlanPath'?)",
+    ),
+    (
+        put("model.algorithm", "ATGRP"),
+        "model.algorithm: no class 'ATGRP' (did you mean 'ATGRPO'?)",
+    ),
+    (
+        put(f"{POLICY}.optimizer.class_path", "torch.optim.AdmW"),
+        f"{POLICY}.optimizer.class_path: no class 'torch.optim.AdmW' "
+        "(did you mean 'torch.optim.AdamW'?)",
+    ),
+    (
+        put(f"{POLICY}.optimizer.class_path", "teamtune.envs.PlanPath"),
+        f"{POLICY}.optimizer.class_path: teamtune.envs.PlanPath is no Optimizer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("edit", "line"), CLASSES, ids=[c[1][:50] for c in CLASSES])
+def test_misspelt_classes_are_named_with_the_nearest_right_one(refused, edit, line):
+    assert refused(edit) == line
+
+
+VALUES: list[tuple[str, Any, str]] = [
+    (f"{POLICY}.optimizer.init_args.lr", 0, ": got 0.0, allowed: more than 0"),
+    (f"{POLICY}.optimizer.init_args.lr", -1, "Invalid learning rate: -1.0"),
+    (f"{POLICY}.max_grad_norm", "much", ": got much, allowed: a number"),
+    (f"{POLICY}.model.init_args.vocabulary", "nowhere", ": cannot read 'nowhere'"),
+    (f"{POLICY}.model.init_args.num_heads", 3, ": got 3, allowed: a divisor of 32"),
+    ("model.algorithm.init_args.num_candidates", 1, ": got 1, allowed: 2 or more"),
+    ("model.algorithm.init_args.select", "gredy", "allowed: greedy or softmax or random"),
+    ("model.policies", ..., ": missing"),
+    ("data.train.init_args.first_seed", ..., ": missing"),
+    ("data.tasks_per_step", "many", ": got many, allowed: a whole number"),
+    ("data.tasks_per_step", None, ": got null, allowed: a whole number"),
+    ("data.tasks_per_step", {"a": 1}, "allowed: a whole number"),
+    ("data.tasks_per_step", 0, ": got 0, allowed: 1 or more"),
+    ("data.environment.init_args.size", 1, ": got 1, allowed: 2 or more"),
+    ("rollout.sampling.top_p", 0.9, ": got 0.9, allowed for training: 1"),
+    ("rollout.sampling.top_k", 5, ": got 5, allowed for training: 0 (off)"),
+    ("rollout.sampling.temperature", -1, ": got -1.0, allowed: 0 or more"),
+    ("rollout.sampling.max_tokens", 0, ": got 0, allowed: 1 or more"),
+    ("trainer.accelerator", "gpuu", "gpuu"),
+    ("trainer.precision", "17", ": got 17, allowed: 64 or 32"),
+    ("seed_everything", -1, "-1 is not in bounds"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "rest"), VALUES, ids=[f"{v[0]}={v[1]}" for v in VALUES])
+def test_values_out_of_range_name_the_whole_key(refused, key, value, rest):
+    line = refused(put(key, value))
+    own = key if rest.startswith(":") or ".init_args" not in key else key.rpartition(".")[0]
+    assert line.startswith(own if "." in own and "accelerator" not in own else own.split(".")[0])
+    assert rest in line
+
+
+def test_the_second_policy_s_fault_is_not_taken_for_the_first_one_s(refused):
+    def edit(config: Config) -> None:
+        policies = config["model"]["policies"]
+        policies["other"] = copy.deepcopy(policies["team"])
+        policies["other"]["init_args"]["optimizer"]["init_args"]["lr"] = 0
+        config["model"]["policy_map"]["planner"] = "other"
+
+    line = refused(edit)
+    assert line.startswith("model.policies.other.init_args.optimizer.init_args.lr: got 0.0")
+
+
+def test_callbacks_are_named_by_their_place(refused):
+    line = refused(callback("teamtune.callbacks.WarmStart", demonstrator=SOLVER, steps=0))
+    assert line == "trainer.callbacks.0.init_args.steps: got 0, allowed: 1 or more"
+
+
+def test_options_win_over_files_and_are_checked_alike(refused):
+    assert refused(None, f"--{LR}", "0").startswith(f"{LR}: got 0.0")
+    assert refused(None, f"--{LR}=0").startswith(f"{LR}: got 0.0")
+
+
+def test_agents_policies_and_tasks_must_fit(refused):
+    def unused(config: Config) -> None:
+        config["model"]["policies"]["spare"] = copy.deepcopy(config["model"]["policies"]["team"])
+
+    assert refused(put("model.policy_map.planner", ...)) == (
+        "model.policy_map: agent 'planner' has no policy"
+    )
+    assert refused(put("model.policy_map.planner", "taem")) == (
+        "model.policy_map.planner: unknown policy 'taem' (did you mean 'team'?); policies: team"
+    )
+    assert refused(unused) == "model.policies.spare: no agent uses this policy"
+    assert "data.val overlaps data.train in seeds from 900 to 901" in refused(
+        put("data.val.init_args.first_seed", 900)
+    )
+    assert refused(
+        put("model.policies.a b", small_config()["model"]["policies"]["team"])
+    ).startswith("model.policies.a b: got a name")
+
+
+def test_a_model_without_a_chat_template_or_without_files(refused, tmp_path: Path):
+    from transformers import AutoTokenizer
+
+    from teamtune.policies import TinyLlama
+
+    write_team(tmp_path)
+    TinyLlama("words.txt", hidden_size=8, num_layers=1, num_heads=2).build(tmp_path / "plain", 0)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "plain")
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(tmp_path / "plain")
+    (tmp_path / "plain" / "chat_template.jinja").unlink(missing_ok=True)
+    line = refused(put(f"{POLICY}.model", "plain"))
+    assert line.startswith(f"{POLICY}.model: 'plain' has no chat template")
+    line = refused(put(f"{POLICY}.model", "nowhere"))
+    assert line.startswith(f"{POLICY}.model: cannot load 'nowhere'")
+
+
+def test_an_engine_that_is_not_installed_names_the_command_that_installs_it(refused, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    line = refused(put("rollout.engine.class_path", "teamtune.inference.vllm.VLLMEngine"))
+    assert line.startswith("rollout.engine") and "pip install" in line
+
+
+def test_subcommands_and_files(refused, monkeypatch, capsys, signals):
+    assert refused(command="fitt") == (
+        "unknown subcommand 'fitt' (did you mean 'fit'?), allowed: fit, validate, test, predict"
+    )
+    assert refused(None, "--config", "nowhere.yaml") == (
+        "--config: cannot read nowhere.yaml: No such file or directory"
+    )
+    Path("broken.yaml").write_text("a: [1\nb: 2")
+    assert refused(None, "--config=broken.yaml").startswith("--config: broken.yaml: while parsing")
+    Path("list.yaml").write_text("- 1")
+    assert "expected a mapping" in refused(None, "-c", "list.yaml")
+    monkeypatch.setattr(sys, "argv", ["teamtune"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == (
+        "teamtune: error: missing subcommand, allowed: fit, validate, test, predict\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of the small team."""
+    folder = tmp_path_factory.mktemp("saved")
+    patch = pytest.MonkeyPatch()
+    patch.chdir(folder)
+    write_team(folder)
+    run(["fit", "--config", "config.yaml", "--trainer.max_epochs=1", "--trainer.logger=false"])
+    patch.undo()
+    return folder / "outputs/run-001" / LAST
+
+
+def test_checkpoints_that_are_none(refused, tmp_path: Path, saved: Path):
+    Path("text.ckpt").write_text("hello")
+    Path("empty.ckpt").write_bytes(b"")
+    Path("torn.ckpt").write_bytes(saved.read_bytes()[:-2000])
+    torch.save({"state_dict": {}}, "foreign.ckpt")
+    torch.save(torch.zeros(2), "tensor.ckpt")
+    for name in ("text", "empty", "torn"):
+        assert refused(None, "--ckpt_path", f"{name}.ckpt") == (
+            f"ckpt_path: {name}.ckpt cannot be read as a checkpoint"
+        )
+    for name in ("foreign", "tensor"):
+        assert refused(None, f"--ckpt_path={name}.ckpt") == (
+            f"ckpt_path: {name}.ckpt was not written by teamtune"
+        )
+    assert refused(None, "--ckpt_path", "nowhere") == "ckpt_path: no checkpoint at nowhere"
+    assert refused(None, "--ckpt_path", "prompts", command="test").startswith(
+        "ckpt_path: prompts is a folder"
+    )
+
+
+def test_a_checkpoint_of_another_team(refused, saved: Path):
+    load = ("--ckpt_path", str(saved))
+
+    def renamed(config: Config) -> None:
+        config["model"]["policies"] = {"crew": config["model"]["policies"]["team"]}
+        config["model"]["policy_map"] = dict.fromkeys(("proposer", "planner"), "crew")
+
+    def alone(config: Config) -> None:
+        put("data.environment.init_args.first_role", "none")(config)
+        put("model.policy_map.proposer", ...)(config)
+
+    def longer(config: Config) -> None:
+        Path("more.txt").write_text(Path("words.txt").read_text() + " more")
+        put(f"{POLICY}.model.init_args.vocabulary", "more.txt")(config)
+
+    Path("more.txt").touch()
+    assert "with the policies team; model.policies has crew" in refused(renamed, *load)
+    assert "with the policy_map" in refused(alone, *load)
+    assert "lm.lm_head.weight is (15, 32) in the checkpoint and (16, 32)" in refused(
+        longer, *load, command="validate"
+    )
+    assert "does not fit model.policies.team" in refused(
+        put(f"{POLICY}.model.init_args.hidden_size", 16), *load
+    )
+    assert "is missing in the checkpoint" in refused(
+        put(f"{POLICY}.model.init_args.num_layers", 2), *load
+    )
+    assert "reference" in refused(put("model.algorithm.init_args.kl_coef", 0.1), *load)
+
+
+@pytest.mark.slow
+def test_the_command_itself_prints_the_line_and_writes_nothing(tmp_path: Path):
+    write_team(tmp_path, put("rollout.sampling.temprature", 1))
+    code, output, errors = finish(start(tmp_path, "fit", "--config", "config.yaml"))
+    assert (code, output) == (2, "")
+    assert errors == (
+        "teamtune: error: rollout.sampling.temprature: unknown key (did you mean 'temperature'?)\n"
+    )
+    assert {p.name for p in tmp_path.iterdir()} == {"prompts", "words.txt", "config.yaml"}

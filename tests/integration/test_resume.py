@@ -1,0 +1,98 @@
+"""A run that stops and resumes in a new process is, bit for bit, the run that never stopped."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from factories import checkpoint, logged, team_config
+from teamtune.cli import run
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(args: list[str]) -> str:
+    """Runs `python -m src fit` as a user would; its output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "src", "fit", *args],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def same_bits(own: Any, other: Any, at: str = "") -> None:
+    """Two nested structures hold the same values; tensors bit by bit."""
+    if isinstance(own, torch.Tensor):
+        assert torch.equal(own, other), at
+    elif isinstance(own, dict):
+        assert own.keys() == other.keys(), at
+        for key in own:
+            same_bits(own[key], other[key], f"{at}.{key}")
+    elif isinstance(own, list | tuple):
+        assert len(own) == len(other), at
+        for index, (a, b) in enumerate(zip(own, other)):
+            same_bits(a, b, f"{at}.{index}")
+    else:
+        assert own == other, at
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Six steps in one go, and three, a new process, and three more."""
+    whole, parts = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("parts")
+    torch.set_num_threads(1)
+    settings: dict[str, Any] = {
+        "data": {"tasks_per_step": 4, "val": {"init_args": {"count": 3}}},
+        "model": {"minibatch_tasks": 2, "epochs": 2},
+        "trainer": {"check_val_every_n_epoch": 3},
+    }
+    run(["fit", *team_config(whole, **settings), "--trainer.max_epochs=6"])
+    args = team_config(parts, **settings)
+    command([*args, "--trainer.max_epochs=3"])
+    last = parts / "outputs/run-001/checkpoints/last.ckpt"
+    command([*args, "--trainer.max_epochs=6", "--ckpt_path", str(last)])
+    return whole, parts
+
+
+@pytest.mark.slow
+def test_weights_optimizers_and_schedules_have_the_same_bits(folders: tuple[Path, Path]):
+    own, other = (checkpoint(folder, 6) for folder in folders)
+    for key in ("state_dict", "optimizer_states", "lr_schedulers"):
+        same_bits(own[key], other[key], key)
+    for team in (own["team"], other["team"]):
+        team.pop("seconds")
+    assert own["team"] == other["team"] and own["team"]["versions"] == {"a": 24, "b": 24}
+    start = checkpoint(folders[0], 3)
+    assert not torch.equal(
+        start["state_dict"]["policies.a.scorer.lm.lm_head.weight"],
+        own["state_dict"]["policies.a.scorer.lm.lm_head.weight"],
+    )
+    assert len(own["optimizer_states"]) == len(own["lr_schedulers"]) == 2
+
+
+@pytest.mark.slow
+def test_sampled_answers_rewards_and_credit_are_the_same(folders: tuple[Path, Path]):
+    whole, parts = folders
+    sampled = [p.read_text() for p in sorted(whole.glob("outputs/run-*/rollouts/*.txt"))]
+    resumed = [p.read_text() for p in sorted(parts.glob("outputs/run-*/rollouts/*.txt"))]
+    assert len(set(sampled)) == 6 and sampled == resumed
+    assert len(list((parts / "outputs/run-002/rollouts").glob("*.txt"))) == 3
+
+
+@pytest.mark.slow
+def test_metrics_are_the_same(folders: tuple[Path, Path]):
+    whole, parts = map(logged, folders)
+    assert whole == parts
+    assert {step for step, name in whole if name == "a/loss"} == {1, 2, 3, 4, 5, 6}
+    assert {step for step, name in whole if name == "val/success"} == {0, 3, 6}
+    rates = [whole[step, "b/lr"] for step in range(1, 7)]
+    assert rates == pytest.approx([2e-3 * (1 - 0.9 * step / 8) for step in range(6)])
