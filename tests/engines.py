@@ -32,10 +32,11 @@ def tiny_model(folder: Path, tied: bool = True) -> Path:
     recipe = TinyLlama(str(words), 64, 2, 2, 128, context_length=128, tie_embeddings=tied)
     recipe.build(folder, seed=0)
     lm = LlamaForCausalLM.from_pretrained(folder)
-    with torch.no_grad():
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
         for parameter in lm.parameters():
             if parameter.dim() == 2:
-                parameter.mul_(6)
+                parameter.normal_(0, 0.12)
     lm.save_pretrained(folder)
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": list(ENDS)}))
     return folder

@@ -126,6 +126,8 @@ class TeamCLI(LightningCLI):
         if config.ckpt_path is not None:
             self.checkpoint = read_checkpoint(config.ckpt_path)
             config.weights_only = True
+        if self.subcommand == "predict":
+            config.return_predictions = False  # Lightning cannot copy rollouts; they are written
         if self.subcommand != "fit":
             config.trainer.logger = False
         elif self.checkpoint is not None:

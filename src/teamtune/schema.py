@@ -80,7 +80,8 @@ def placed(error: Exception, parts: Iterable[Part], sections: Iterable[str]) -> 
             if " ".join(message.split()) not in whole:  # a union's error quotes its members'
                 continue
             first = message.replace(":", ".").split(".")[0]
-            if first in _names(_parser_of(part.cls, 0), ""):
+            cls: Any = part.cls
+            if first in _names(_parser_of(cls, 0), ""):
                 return f"{part.key}.{message}"
             return message if first in sections else f"{part.key}: {message}"
     return str(error)
@@ -102,7 +103,7 @@ class _Walk:
             place = _join(key, name)
             if name not in known:
                 raise ConfigError(f"{place}: unknown key{_suggest(name, known)}")
-            action = actions.get(prefix + name)
+            action: Any = actions.get(prefix + name)
             if hasattr(action, "_typehint"):
                 self.value(action._typehint, value, place, action.default)
             elif isinstance(value, Mapping):
@@ -275,7 +276,7 @@ def _siblings(name: str) -> list[str]:
     return [f"{module}.{n}" for n in dir(resolve_name(module)) if n[0] != "_"] if known else []
 
 
-def _subclasses(base: type) -> Iterator[type]:
+def _subclasses(base: Any) -> Iterator[Any]:
     yield base
     for cls in type.__subclasses__(base):
         yield from _subclasses(cls)

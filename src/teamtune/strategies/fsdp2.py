@@ -28,7 +28,8 @@ def shard(scorer: nn.Module, mesh: DeviceMesh) -> None:
         "reshard_after_forward": True,
         "mp_policy": MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32),
     }
-    for block in scorer.lm.get_decoder().layers:
+    lm: Any = scorer.lm
+    for block in lm.get_decoder().layers:
         fully_shard(block, **options)
     fully_shard(scorer, **options)
 

@@ -100,7 +100,8 @@ def test_weights_that_are_missing_unknown_or_tied_are_told(folder):
     assert engine.version == 1
 
 
-def test_candidate_k_is_a_request_of_its_own_with_seed_plus_k(engine):
+def test_candidate_k_is_a_request_of_its_own_with_seed_plus_k(engine, monkeypatch):
+    monkeypatch.setattr(engine.chat, "stop_ids", frozenset())  # long answers do not coincide
     together = ask(engine, n=4, seed=7)
     assert ids(together) == [ask(engine, seed=7 + k)[0].token_ids for k in range(4)]
     assert len(set(ids(together))) == 4
