@@ -11,7 +11,10 @@ from teamtune.training import TeamModule
 
 
 class TeamCheckpoint(Checkpoint):
-    """Saves weights, optimizers and counters to `<run folder>/checkpoints/step-NNNNNN.ckpt`."""
+    """Saves weights, optimizers and counters to `<run folder>/checkpoints/step-NNNNNN.ckpt`.
+
+    The first one follows the warm start, where there is one.
+    """
 
     def __init__(self, every_n_steps: int = 50, keep: int = 2):
         """
@@ -28,14 +31,22 @@ class TeamCheckpoint(Checkpoint):
         self.every_n_steps = every_n_steps
         self.keep = keep
 
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        assert isinstance(pl_module, TeamModule)
+        if pl_module.rollout_step == 0 and pl_module.warm_started:
+            self._save(trainer, pl_module)
+
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         assert isinstance(pl_module, TeamModule)
         step = pl_module.rollout_step
         final = trainer.max_epochs is not None and 0 <= trainer.max_epochs <= step
         if step % self.every_n_steps and not final and not trainer.should_stop:
             return
-        folder = pl_module.run_dir / "checkpoints"
-        path = folder / f"step-{step:06d}.ckpt"
+        self._save(trainer, pl_module)
+
+    def _save(self, trainer: L.Trainer, module: TeamModule) -> None:
+        folder = module.run_dir / "checkpoints"
+        path = folder / f"step-{module.rollout_step:06d}.ckpt"
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:
             self._publish(folder, path)

@@ -67,6 +67,14 @@ def draw_curve(rows: list[Row], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def _evaluate(trainer: L.Trainer) -> None:
+    """Runs the validation loop out of turn, in the middle of `fit`."""
+    if trainer.enable_validation:
+        trainer.validating = True
+        trainer.fit_loop.epoch_loop.val_loop.run()
+        trainer.training = True
+
+
 class Report(L.Callback):
     """Evaluates before the first step, draws the learning curve and prints the closing table."""
 
@@ -80,10 +88,8 @@ class Report(L.Callback):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         assert isinstance(pl_module, TeamModule)
-        if self.evaluate_first and pl_module.rollout_step == 0 and trainer.enable_validation:
-            trainer.validating = True
-            trainer.fit_loop.epoch_loop.val_loop.run()
-            trainer.training = True
+        if self.evaluate_first and pl_module.rollout_step == 0:
+            _evaluate(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         module = pl_module
@@ -114,6 +120,8 @@ class Report(L.Callback):
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         assert isinstance(pl_module, TeamModule)
+        if not self.rows or self.rows[-1].step != pl_module.rollout_step:
+            _evaluate(trainer)
         if self.rows:
             self._print(pl_module, [self.rows[0], *self.rows[-1:]] if len(self.rows) > 1 else self.rows)
 

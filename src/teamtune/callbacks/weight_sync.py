@@ -1,5 +1,7 @@
 """Weights go from each policy to its engine after every update, and a guard compares the two."""
 
+import asyncio
+import random
 import time
 from typing import Any
 
@@ -13,7 +15,8 @@ from teamtune.policies import Policy
 from teamtune.rollout import Candidate, Group, GroupKey
 from teamtune.training import TeamModule, pack, ranks
 
-PROBE = [{"role": "user", "content": "Compare engine and trainer."}]
+PROBE_LENGTH = 16
+PROBE_SAMPLES = 4
 
 
 class WeightSyncError(RuntimeError):
@@ -87,26 +90,29 @@ def probe_difference(
     num_tokens: int,
     device: torch.device,
 ) -> float:
-    """Largest |log-prob(engine) - log-prob(trainer)| over a sampled completion; inf where it failed.
+    """Largest |log-prob(engine) - log-prob(trainer)| over sampled completions; inf where none came.
 
-    The engine draws `num_tokens` tokens after a fixed prompt; all ranks must call.
+    The engine draws a few completions of `num_tokens` tokens after a prompt of random ids, which
+    other than a sentence are many different ones in any vocabulary. All ranks must call.
     """
-    import asyncio
-
-    prompt_ids = engine.chat.encode(PROBE) or [0]
-    sampling = Sampling(temperature=temperature, max_tokens=num_tokens)
+    assert policy.scorer is not None
+    vocabulary = policy.scorer.lm.config.get_text_config().vocab_size
     seed = derive_seed("probe", policy.version)
+    prompt_ids = random.Random(seed).choices(range(vocabulary), k=PROBE_LENGTH)
+    sampling = Sampling(temperature=temperature, max_tokens=num_tokens)
 
     async def ask() -> list[Completion]:
-        return await engine.generate(prompt_ids, 1, sampling, seed)
+        return await engine.generate(prompt_ids, PROBE_SAMPLES, sampling, seed)
 
-    completion = asyncio.run(ask())[0]
-    ids = completion.token_ids or (0,)
-    answer = Candidate("", ids, (0.0,) * len(ids), "stop", policy.version, reward=0.0)
-    probe = Group(GroupKey("probe", "probe", 0), "", "", tuple(prompt_ids), [answer])
+    drawn = [c for c in asyncio.run(ask()) if c.token_ids]
+    answers = [
+        Candidate("", c.token_ids, c.logprobs, c.stop_reason, c.version, reward=0.0) for c in drawn
+    ] or [Candidate("", (0,), (0.0,), "failed", policy.version, reward=0.0)]
+    probe = Group(GroupKey("probe", "probe", 0), "", "", tuple(prompt_ids), answers)
+    (batch,) = pack([probe], 1_000_000)
     with torch.no_grad():
-        logprobs, _ = policy(pack([probe], 1)[0].to(device), temperature)
-    if not completion.token_ids:
+        logprobs, _ = policy(batch.to(device), temperature)
+    if not drawn:
         return float("inf")
-    difference = logprobs.cpu() - torch.tensor(completion.logprobs)
-    return float(difference.abs().max().nan_to_num(nan=float("inf")))
+    difference = (logprobs.cpu() - batch.sampling_logprobs).abs()
+    return float(difference.max().nan_to_num(nan=float("inf")))

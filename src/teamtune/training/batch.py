@@ -5,9 +5,11 @@ prompt and itself; its positions continue the prompt's. The last token of a cand
 nothing, so it is scored but not fed.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -108,31 +110,33 @@ def _rows(group: Group, token_budget: int) -> list[_Row]:
 
 def _build(rows: Sequence[_Row]) -> PackedBatch:
     length = max(row.length for row in rows)
-    ids, positions, segments, predicted_from = [], [], [], []
+    ids = np.zeros((len(rows), length), dtype=np.int64)
+    positions = np.zeros_like(ids)
+    segments = np.full_like(ids, PADDING)
+    count = np.arange(length)
+    predicted_from = []
     for i, row in enumerate(rows):
-        p = len(row.prompt_ids)
-        row_ids, row_positions, row_segments = list(row.prompt_ids), list(range(p)), [0] * p
+        at = p = len(row.prompt_ids)
+        ids[i, :p], positions[i, :p], segments[i, :p] = row.prompt_ids, count[:p], 0
         for k, candidate in enumerate(row.candidates, start=1):
-            fed = candidate.token_ids[:-1]
-            at = i * length + len(row_ids)
-            predicted_from += [i * length + p - 1, *range(at, at + len(fed))]
-            row_ids += fed
-            row_positions += range(p, p + len(fed))
-            row_segments += [k] * len(fed)
-        rest = length - len(row_ids)
-        ids.append(row_ids + [0] * rest)
-        positions.append(row_positions + [0] * rest)
-        segments.append(row_segments + [PADDING] * rest)
+            end = at + len(candidate.token_ids) - 1
+            ids[i, at:end] = candidate.token_ids[:-1]
+            positions[i, at:end] = count[p : p + end - at]
+            segments[i, at:end] = k
+            predicted_from += [i * length + p - 1, *range(i * length + at, i * length + end)]
+            at = end
     answers = [c for row in rows for c in row.candidates]
-    advantages = [[c.advantage or 0.0] * len(c.token_ids) for c in answers]
-    targets = torch.tensor([t for c in answers for t in c.token_ids])
+    lengths = [len(c.token_ids) for c in answers]
+    chain = itertools.chain.from_iterable
+    logprobs = np.fromiter(chain(c.sampling_logprobs for c in answers), dtype=np.float32)
+    advantages = np.repeat([np.float32(c.advantage or 0.0) for c in answers], lengths)
     return PackedBatch(
-        input_ids=torch.tensor(ids),
-        position_ids=torch.tensor(positions),
-        segments=torch.tensor(segments),
-        predicted_from=torch.tensor(predicted_from),
-        targets=targets,
-        sampling_logprobs=torch.tensor([x for c in answers for x in c.sampling_logprobs]),
-        advantages=torch.tensor([a for row in advantages for a in row], dtype=torch.float32),
-        weight=torch.ones(len(targets)),
+        input_ids=torch.from_numpy(ids),
+        position_ids=torch.from_numpy(positions),
+        segments=torch.from_numpy(segments),
+        predicted_from=torch.from_numpy(np.array(predicted_from)),
+        targets=torch.from_numpy(np.fromiter(chain(c.token_ids for c in answers), dtype=np.int64)),
+        sampling_logprobs=torch.from_numpy(logprobs),
+        advantages=torch.from_numpy(advantages),
+        weight=torch.ones(sum(lengths)),
     )
