@@ -1,11 +1,11 @@
-"""`python -m src` is the `teamtune` command; it works from a bare checkout and in relaunched ranks."""
+"""`python -m src` is the `teamtune` command; from a bare checkout and in relaunched ranks too."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from teamtune.cli import main  # noqa: E402
+from teamtune.cli import main
 
 if __name__ == "__main__":
     main()

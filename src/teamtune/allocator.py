@@ -19,4 +19,6 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    return all(mallopt(*option) for option in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _KEEP), (_TOP_PAD, _PAD)))
+    return all(
+        mallopt(*option) for option in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, _KEEP), (_TOP_PAD, _PAD))
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from teamtune.cli import run
 
 ROOT = Path(__file__).parents[2]

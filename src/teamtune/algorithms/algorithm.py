@@ -11,7 +11,7 @@ from teamtune.rollout import Group, Sampler
 
 @dataclass
 class TokenBatch:
-    """What a loss sees of one micro-batch: tensors [N] over the response tokens of its candidates."""
+    """What a loss sees of one micro-batch: tensors [N] over its response tokens."""
 
     logprobs: Tensor
     """Of the sampled ids under the policy now, with gradient."""
@@ -23,7 +23,7 @@ class TokenBatch:
     ref_logprobs: Tensor | None = None
     """Under the frozen reference; only where `needs_reference`."""
     sampled_entropy: float = 0.0
-    """Mean of -sampling_logprobs over the whole optimizer step, in nats: how varied the samples were."""
+    """Mean of -sampling_logprobs over the whole optimizer step, in nats per token."""
 
 
 class Algorithm(ABC):
@@ -43,7 +43,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def denominator(self, groups: Sequence[Group]) -> float:
-        """What the summed loss of `groups` is divided by. It adds up over micro-batches and ranks."""
+        """What the summed loss of `groups` is divided by; it adds up over ranks."""
 
     @abstractmethod
     def loss(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:

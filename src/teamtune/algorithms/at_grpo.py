@@ -1,4 +1,4 @@
-"""AT-GRPO (Stronger-MAS, arXiv 2510.11062): candidates of one agent's turn, compared in their group."""
+"""AT-GRPO (Stronger-MAS, arXiv 2510.11062): candidates of one agent's turn compared."""
 
 from collections.abc import Sequence
 from typing import Literal

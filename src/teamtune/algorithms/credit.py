@@ -23,7 +23,7 @@ def group_advantages(
     rewards, and s their sample standard deviation (n - 1), whatever the baseline, or 1.
 
     Args:
-        rewards: One per candidate. None and NaN mark a failed one: advantage 0, left out of b and s.
+        rewards: One per candidate. None and NaN mark failures: advantage 0, not in b and s.
         scale: `std` as in AT-GRPO and GRPO, `none` as in MAGRPO and Dr.GRPO.
         baseline: `mean`, `leave_one_out` (RLOO, MARLOO) or `max` (MAReMax).
 
@@ -37,7 +37,9 @@ def group_advantages(
         raise ValueError(f"scale: got {scale!r}, allowed: std, none")
     if baseline not in ("mean", "leave_one_out", "max"):
         raise ValueError(f"baseline: got {baseline!r}, allowed: mean, leave_one_out, max")
-    values = torch.tensor([math.nan if r is None else float(r) for r in rewards], dtype=torch.double)
+    values = torch.tensor(
+        [math.nan if r is None else float(r) for r in rewards], dtype=torch.double
+    )
     if values.isinf().any():
         raise ValueError(f"infinite reward in {list(rewards)}")
     advantages = torch.zeros_like(values)

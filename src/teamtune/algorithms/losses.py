@@ -1,4 +1,4 @@
-"""Losses per token: pure functions of tensors [N] over response tokens. Reduction is the caller's."""
+"""Losses per token: pure functions of tensors [N] over response tokens, not reduced."""
 
 import torch
 from torch import Tensor

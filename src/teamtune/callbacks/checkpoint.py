@@ -1,4 +1,4 @@
-"""Checkpoints by rollout step: one file each, written beside and then renamed, the newest as `last`."""
+"""Checkpoints by rollout step: one file each, written aside and renamed, the newest as `last`."""
 
 import os
 from pathlib import Path

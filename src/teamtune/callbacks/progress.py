@@ -46,7 +46,11 @@ class TeamProgress(ProgressBar):
             return
         assert isinstance(module, TeamModule)
         metrics = trainer.callback_metrics
-        parts = [f"train {float(metrics['rollout/success']):.0%}"] if "rollout/success" in metrics else []
+        parts = (
+            [f"train {float(metrics['rollout/success']):.0%}"]
+            if "rollout/success" in metrics
+            else []
+        )
         if "val/success" in metrics:
             parts.append(f"held-out {float(metrics['val/success']):.1%}")
         if "rollout/tokens_per_second" in metrics:
@@ -60,7 +64,12 @@ class TeamProgress(ProgressBar):
         self._show(trainer, pl_module)
 
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         if self._bar is not None:
             self._bar.update()

@@ -123,7 +123,9 @@ class Report(L.Callback):
         if not self.rows or self.rows[-1].step != pl_module.rollout_step:
             _evaluate(trainer)
         if self.rows:
-            self._print(pl_module, [self.rows[0], *self.rows[-1:]] if len(self.rows) > 1 else self.rows)
+            self._print(
+                pl_module, [self.rows[0], *self.rows[-1:]] if len(self.rows) > 1 else self.rows
+            )
 
     @rank_zero_only
     def _draw(self, trainer: L.Trainer, module: TeamModule) -> None:

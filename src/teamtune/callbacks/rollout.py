@@ -60,7 +60,7 @@ class RolloutCallback(L.Callback):
         self._evaluation: list[Any] = []
 
     def check(self, module: TeamModule, env: Environment[Any]) -> None:
-        """Raises ConfigError where agents, policies and models do not fit; before anything is written."""
+        """Raises ConfigError where agents, policies and models do not fit; writes nothing."""
         check_policy_map(env.agents, module.policy_map, list(module.policies))
         for name, policy in module.named_policies().items():
             if isinstance(policy.model, str):
@@ -113,7 +113,9 @@ class RolloutCallback(L.Callback):
         metrics["time/rollout"] = slowest
         module.report(metrics)
         if metrics.get("rollout/failed", 0.0) > self.max_failed:
-            reasons = {c.error or c.stop_reason for g in groups for c in g.candidates if c.reward is None}
+            reasons = {
+                c.error or c.stop_reason for g in groups for c in g.candidates if c.reward is None
+            }
             raise RuntimeError(
                 f"{metrics['rollout/failed']:.0%} of the candidates failed, more than "
                 f"rollout.max_failed = {self.max_failed:.0%}: {'; '.join(sorted(reasons)[:3])}"

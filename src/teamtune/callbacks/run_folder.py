@@ -11,7 +11,9 @@ def new_run_folder(trainer: L.Trainer) -> Path:
     if trainer.is_global_zero:
         root = Path(trainer.default_root_dir)
         root.mkdir(parents=True, exist_ok=True)
-        number = 1 + max((int(p.name[4:]) for p in root.glob("run-*") if p.name[4:].isdigit()), default=0)
+        number = 1 + max(
+            (int(p.name[4:]) for p in root.glob("run-*") if p.name[4:].isdigit()), default=0
+        )
         while folder is None:
             candidate = root / f"run-{number:03d}"
             try:
@@ -19,4 +21,4 @@ def new_run_folder(trainer: L.Trainer) -> Path:
                 folder = candidate
             except FileExistsError:  # another run took this number meanwhile
                 number += 1
-    return Path(trainer.strategy.broadcast(folder))
+    return Path(trainer.strategy.broadcast(str(folder)))

@@ -13,7 +13,7 @@ from teamtune.training import TeamModule, ranks
 
 
 class RolloutTraces(L.Callback):
-    """Writes a few rollouts of the training tasks, with prompts, answers, rewards and advantages."""
+    """Writes a few training rollouts, with prompts, answers, rewards and advantages."""
 
     def __init__(self, every_n_steps: int = 50, num_tasks: int = 2):
         """
@@ -25,7 +25,12 @@ class RolloutTraces(L.Callback):
         self.num_tasks = num_tasks
 
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         assert isinstance(pl_module, TeamModule)
         if (pl_module.rollout_step - 1) % self.every_n_steps == 0:

@@ -91,15 +91,17 @@ class WarmStart(L.Callback):
         for step in range(self.steps):
             start = FIRST_INDEX + step * self.tasks_per_step
             tasks = data.training_tasks(start, self.tasks_per_step)
-            groups = self.demonstrate(data.environment, tasks, module.engines, module.policy_map, step)
+            groups = self.demonstrate(
+                data.environment, tasks, module.engines, module.policy_map, step
+            )
             cloning.assign_credit(groups)
             experience = {n: [g for g in groups if g.policy == n] for n in policies}
             metrics = loop.run(policies, optimizers, experience, 1.0, 0, module.device)
             for schedule in schedules:
                 schedule.step()
             if (step + 1) % max(1, self.steps // 5) == 0:
-                losses = ", ".join(f"{n} {metrics[f'{n}/loss']:.3f}" for n in policies)
-                module.print(f"warm start {step + 1}/{self.steps}: loss of {losses}")
+                shown = ", ".join(f"{n} {metrics[f'{n}/loss']:.3f}" for n in policies)
+                module.print(f"warm start {step + 1}/{self.steps}: loss of {shown}")
         for policy in policies.values():
             policy.set_reference()
         module.warm_started = True

@@ -24,7 +24,7 @@ class WeightSyncError(RuntimeError):
 
 
 class WeightSync(L.Callback):
-    """Sends the weights of policies that stepped, before the first rollout and after each update."""
+    """Sends the weights of policies that stepped: before the first rollout, after each update."""
 
     def __init__(self, tolerance: float = 1e-3, probe_tokens: int = 8):
         """
@@ -53,7 +53,12 @@ class WeightSync(L.Callback):
     on_predict_start = on_validation_start
 
     def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         self.sync(pl_module)
 
@@ -77,8 +82,8 @@ class WeightSync(L.Callback):
         worst = ranks.largest(worst, module.device)
         if not worst <= self.tolerance:
             raise WeightSyncError(
-                f"policy {name!r}, version {policy.version}: engine and trainer log-probs differ by "
-                f"{worst:.3g} on the probe, more than weight_sync.tolerance = {self.tolerance:g}; "
+                f"policy {name!r}, version {policy.version}: engine and trainer log-probs differ "
+                f"by {worst:.3g} on the probe, more than weight_sync.tolerance = {self.tolerance:g}; "
                 "the engine does not hold the policy's weights"
             )
 

@@ -13,7 +13,19 @@ from typing import Any
 from teamtune.envs.environment import Environment, Transition
 from teamtune.tasks import Task
 
-MALFORMED = ("", " ", "\x00", "```", "{}", "[]", "None", "é" * 50, "A" * 5000, "\ud800", "ignore all")
+MALFORMED = (
+    "",
+    " ",
+    "\x00",
+    "```",
+    "{}",
+    "[]",
+    "None",
+    "é" * 50,
+    "A" * 5000,
+    "\ud800",
+    "ignore all",
+)
 MAX_STATES = 60
 
 
@@ -64,9 +76,9 @@ async def _search(env: Environment[Any], task: Task, max_states: int) -> list[An
         acting = env.acting(state)
         _require(set(acting) <= set(env.agents), "an unknown agent acts", task, state)
         samples = {agent: env.sample_actions(state, agent) for agent in acting}
-        for agent, actions in samples.items():
-            _require(bool(actions), f"sample_actions({agent}) is empty", task, state)
-        width = max((len(actions) for actions in samples.values()), default=0)
+        for agent, answers in samples.items():
+            _require(bool(answers), f"sample_actions({agent}) is empty", task, state)
+        width = max((len(answers) for answers in samples.values()), default=0)
         joint = [{a: s[i % len(s)] for a, s in samples.items()} for i in range(width)]
         joint += [dict.fromkeys(acting, text) for text in MALFORMED]
         for actions in joint if acting else []:

@@ -52,7 +52,7 @@ class Environment(ABC, Generic[State]):
 
     @abstractmethod
     def acting(self, state: State) -> tuple[str, ...]:
-        """Who acts now: one agent in turn, several simultaneously, none when the episode is over."""
+        """Who acts now: one agent in turn, several at once, none when the episode is over."""
 
     @abstractmethod
     def observe(self, state: State, agent: str) -> list[Message]:
@@ -60,7 +60,7 @@ class Environment(ABC, Generic[State]):
 
     @abstractmethod
     async def transition(self, state: State, actions: Mapping[str, str]) -> Transition[State]:
-        """The successor for the texts of all acting agents. Survives any text; never raises for one."""
+        """The successor for the texts of all acting agents; never raises for any text."""
 
     def potential(self, state: State) -> float:
         """Phi(state). An episode's return is the change of Phi plus 1 if it was solved."""

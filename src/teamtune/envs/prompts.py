@@ -12,8 +12,8 @@ from teamtune.errors import ConfigError
 class Prompts:
     """The templates of one environment, one per role: `<folder>/<style>/<role>.jinja`.
 
-    A template renders one user message; a block `{% block system %}` is not needed: what should be a
-    system message goes before a line that holds only `---`.
+    A template renders one user message; what should be a system message goes before a line that
+    holds only `---`.
     """
 
     def __init__(self, folder: Path, roles: tuple[str, ...]):

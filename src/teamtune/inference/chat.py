@@ -37,11 +37,11 @@ class HFChat:
         """
         from transformers import AutoTokenizer, GenerationConfig
 
-        self.tokenizer = AutoTokenizer.from_pretrained(model)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(model)
         if not self.tokenizer.chat_template:
             raise ConfigError(
-                f"model: {model!r} has no chat template; agents are prompted by messages, so choose "
-                "an instruction-tuned model or add a chat_template to its tokenizer"
+                f"model: {model!r} has no chat template; agents are prompted by messages, so "
+                "choose an instruction-tuned model or add a chat_template to its tokenizer"
             )
         self.template_args = template_args or {}
         stop = {self.tokenizer.eos_token_id}

@@ -23,7 +23,7 @@ class Sampling:
     max_tokens: int = 256
     """Longest completion, in tokens; one that is cut has the stop reason `length`."""
     top_p: float = 1.0
-    """Nucleus sampling; only for evaluation, because it samples another distribution than is scored."""
+    """Nucleus sampling; only for evaluation, for the trainer scores another distribution."""
     top_k: int = 0
     """Sample among the k likeliest tokens; 0 takes all. Only for evaluation, as top_p."""
 
@@ -51,7 +51,7 @@ class Sampling:
 class Completion:
     """One sampled answer.
 
-    `token_ids` includes the end token where one was sampled. `logprobs[t]` is the log-probability of
+    `token_ids` includes the end token where one was sampled. `logprobs[t]` is the log-prob of
     `token_ids[t]` under the distribution it was drawn from (at temperature 0: under temperature 1).
     """
 
@@ -72,7 +72,7 @@ class RolloutEngine(ABC):
     """The policy version of the loaded weights; -1 until `load_weights` was called."""
 
     @classmethod
-    def check_installed(cls) -> None:  # noqa: B027 - most engines need nothing more
+    def check_installed(cls) -> None:
         """Raises ConfigError, with the command that installs it, where a needed package is missing.
 
         The command calls it before it writes anything.

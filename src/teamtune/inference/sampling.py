@@ -63,7 +63,9 @@ def _invert(weights: Tensor, uniform: Tensor) -> Tensor:
     In two levels, for a cumulative sum over a whole vocabulary is many times slower than a sum.
     """
     width = -(-weights.shape[1] // BLOCK) * BLOCK
-    blocks = torch.nn.functional.pad(weights, (0, width - weights.shape[1])).unflatten(1, (-1, BLOCK))
+    blocks = torch.nn.functional.pad(weights, (0, width - weights.shape[1])).unflatten(
+        1, (-1, BLOCK)
+    )
     sums = blocks.sum(-1).double()
     block, rest = _pass(sums, uniform * sums.sum(-1))
     inside = blocks[torch.arange(len(blocks), device=blocks.device), block].double()
@@ -71,7 +73,7 @@ def _invert(weights: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _pass(weights: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The first index at which the cumulative sum exceeds the target, and how much is left there."""
+    """The first index at which the cumulative sum exceeds the target, and the rest there."""
     cumulative = weights.cumsum(-1)
     end = cumulative[:, -1]
     target = torch.minimum(target, torch.nextafter(end, torch.zeros_like(end)))

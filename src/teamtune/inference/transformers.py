@@ -39,7 +39,7 @@ class _Row:
 
 
 class _Batch:
-    """Running rows with their left-padded keys and values, [rows, heads, length, width] per layer."""
+    """Running rows with left-padded keys and values, [rows, heads, length, width] per layer."""
 
     def __init__(self, rows: list[_Row], keys: list[Tensor], values: list[Tensor], mask: Tensor):
         self.rows, self.keys, self.values, self.mask = rows, keys, values, mask
@@ -106,8 +106,8 @@ class TransformersEngine(RolloutEngine):
         self.sampling = sampling or Sampling()
         if device == "auto":
             device = f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
-        self.model = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
-        self.model.to(device).eval().requires_grad_(False)
+        network: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
+        self.model = network.to(device).eval().requires_grad_(False)
         self.context_length = int(self.model.config.get_text_config().max_position_embeddings)
         self.max_batch_rows = max_batch_rows
         self._waiting: list[_Request] = []
@@ -148,7 +148,7 @@ class TransformersEngine(RolloutEngine):
         del self.model
 
     async def _drive(self) -> None:
-        """Steps until nothing runs or waits. Every failure reaches those that wait for an answer."""
+        """Steps until nothing runs or waits. A failure reaches all that wait for an answer."""
         batch: _Batch | None = None
         requests: list[_Request] = []
         try:
@@ -224,8 +224,8 @@ class TransformersEngine(RolloutEngine):
         from transformers import DynamicCache
 
         cache = DynamicCache()
-        for i, (keys, values) in enumerate(zip(batch.keys, batch.values)):
-            cache.update(keys, values, i)
+        for i, pair in enumerate(zip(batch.keys, batch.values)):
+            cache.update(*pair, i)
         last = torch.tensor([[row.ids[-1]] for row in batch.rows], device=self.model.device)
         mask = torch.cat([batch.mask, batch.mask.new_ones(len(batch.rows), 1)], 1)
         output = self.model(
@@ -240,7 +240,7 @@ class TransformersEngine(RolloutEngine):
         return output.logits[:, -1], _Batch(batch.rows, keys, values, mask)
 
     def _append(self, batch: _Batch, logits: Tensor) -> _Batch | None:
-        """Draws each row's next token; answers finished requests and returns the rows that go on."""
+        """Draws each row's next token, answers finished requests; the rows that go on."""
         ids, logprobs = self._draw(batch.rows, logits)
         kept = []
         for i, (row, token, logprob) in enumerate(zip(batch.rows, ids, logprobs)):

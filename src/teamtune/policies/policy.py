@@ -27,8 +27,8 @@ LRSchedulerCallable = Callable[[Optimizer], LRScheduler]
 class Policy(L.LightningModule):
     """One causal LM with full fp32 master weights.
 
-    `__init__` holds configuration only; `configure_model` builds the weights, so that a strategy can
-    shard them and a rank that does not own the policy need not hold them.
+    `__init__` holds configuration only; `configure_model` builds the weights, so that a strategy
+    can shard them and a rank that does not own the policy need not hold them.
     """
 
     def __init__(
@@ -85,14 +85,16 @@ class Policy(L.LightningModule):
         """Every weight's shape by its name in the scorer, without loading or drawing any."""
         from transformers import AutoConfig, AutoModelForCausalLM
 
-        recipe = isinstance(self.model, TinyLlama)
-        config = self.model.config() if recipe else AutoConfig.from_pretrained(self.model)
+        if isinstance(self.model, TinyLlama):
+            config: Any = self.model.config()
+        else:
+            config = AutoConfig.from_pretrained(self.model)
         with torch.device("meta"):
             lm = AutoModelForCausalLM.from_config(config)
         return {f"lm.{name}": tensor.shape for name, tensor in lm.state_dict().items()}
 
     def prepare(self, folder: Path, write: bool, seed: int) -> None:
-        """Makes the model's folder on the spot where the model is a recipe (`write`: on one rank)."""
+        """Makes the model's folder where the model is a recipe (`write`: on one rank)."""
         if isinstance(self.model, TinyLlama):
             if write and self.folder is None:
                 self.model.build(folder, seed)
@@ -168,7 +170,7 @@ class Policy(L.LightningModule):
 
 
 def check_optimizer(optimizer: OptimizerCallable) -> None:
-    """Raises ConfigError where an optimizer refuses its settings or has a rate that is not positive."""
+    """Raises ConfigError where an optimizer refuses its settings or its rate is not positive."""
     try:
         groups = optimizer([nn.Parameter(torch.zeros(1))]).param_groups
     except ValueError as error:
@@ -180,6 +182,7 @@ def check_optimizer(optimizer: OptimizerCallable) -> None:
 
 def _without_dropout(lm: nn.Module) -> nn.Module:
     """Dropout would make the trainer score another policy than the one that sampled."""
+    module: Any
     for module in lm.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0

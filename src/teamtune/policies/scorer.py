@@ -4,7 +4,7 @@ The body runs once over each row [prompt | candidate 1 | ... | candidate K]; the
 over response tokens only, and the backward pass computes each chunk again instead of keeping it.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class TokenScorer(nn.Module):
     """A causal LM whose forward pass returns log-probs (and entropy) of given response tokens.
 
-    It is a module of its own so that sharding hooks, which run around `forward`, cover the head too.
+    A module of its own, so that sharding hooks, which run around `forward`, cover the head.
     """
 
     def __init__(self, lm: nn.Module, chunk_size: int = 1024):
         super().__init__()
-        self.lm = lm
+        self.lm: Any = lm
         self.chunk_size = chunk_size
 
     def forward(

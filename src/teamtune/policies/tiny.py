@@ -109,7 +109,7 @@ class TinyLlama:
         )
 
     def build(self, folder: Path, seed: int) -> None:
-        """Writes a Hugging Face folder; equal seeds give equal weights. Global random state is kept."""
+        """Writes a Hugging Face folder; equal seeds give equal weights, random state is kept."""
         from tokenizers import Tokenizer
         from tokenizers.models import WordLevel
         from tokenizers.pre_tokenizers import WhitespaceSplit

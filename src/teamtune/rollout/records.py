@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class GroupKey:
-    """What identifies a group. `turn` counts from 0 how often the agent has acted in the episode."""
+    """What identifies a group. `turn` counts from 0 how often the agent has acted."""
 
     task: str
     agent: str

@@ -54,7 +54,7 @@ async def score(
 ) -> list[Transition[Any] | None]:
     """The transition of each joint action, None where a generation or the environment failed.
 
-    Equal texts are played once, for a transition is a function of its state and actions. This is the
+    Equal texts are played once, for a transition is a function of state and actions. This is the
     environment boundary: an exception becomes `error` on the candidates, never a reward.
     """
     answered = [

@@ -1,4 +1,4 @@
-"""Where tasks come from. A source is indexed, so that the tasks of a step follow from its number."""
+"""Where tasks come from: indexed sources, so that a step's tasks follow from its number."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ class TaskSource(ABC):
 
     @abstractmethod
     def take(self, env: object, start: int, n: int, exclude: Collection[str] = ()) -> list[Task]:
-        """`n` tasks from index `start` on (modulo `count`), none with a fingerprint in `exclude`."""
+        """`n` tasks from index `start` on (modulo `count`), no fingerprint in `exclude`."""
 
     @abstractmethod
     def overlap(self, other: "TaskSource") -> str | None:

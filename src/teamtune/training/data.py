@@ -1,7 +1,7 @@
 """Tasks for training and evaluation, this rank's share of them.
 
-One epoch is one rollout step, and its single batch is the step's list of tasks. They follow from the
-step's number alone, so that resuming needs no memory of a loader.
+One epoch is one rollout step, and its single batch is the step's list of tasks. They follow from
+the step's number alone, so that resuming needs no memory of a loader.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,10 @@ class TaskDataModule(L.LightningDataModule):
             ConfigError: Training and evaluation overlap, or a value is out of its range.
         """
         super().__init__()
-        for name, value in (("tasks_per_step", tasks_per_step), ("val_batch_tasks", val_batch_tasks)):
+        for name, value in (
+            ("tasks_per_step", tasks_per_step),
+            ("val_batch_tasks", val_batch_tasks),
+        ):
             if value < 1:
                 raise ConfigError(f"data.{name}: got {value}, allowed: 1 or more")
         if val.count is None:
@@ -92,7 +95,8 @@ class TaskDataModule(L.LightningDataModule):
 
     def _step_batches(self) -> list[list[Task]]:
         assert self.trainer is not None
-        return [self.step_tasks(self.trainer.lightning_module.rollout_step)]
+        module: Any = self.trainer.lightning_module
+        return [self.step_tasks(module.rollout_step)]
 
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
         return batch

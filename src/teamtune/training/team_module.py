@@ -1,4 +1,4 @@
-"""The root LightningModule: a team of policies, their optimizers, and the count of rollout steps."""
+"""The root LightningModule: a team's policies, their optimizers, the count of rollout steps."""
 
 import time
 from collections.abc import Sequence

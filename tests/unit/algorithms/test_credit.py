@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from teamtune.algorithms import ATGRPO, TokenBatch
 from teamtune.algorithms.credit import group_advantages
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
@@ -19,8 +20,16 @@ FAILED = None
     ("rewards", "standardised", "centred"),
     [
         ([1, 0, 0, 1], [0.866025, -0.866025, -0.866025, 0.866025], [0.5, -0.5, -0.5, 0.5]),
-        ([0.1, 0.5, 0.9, 2.0], [-0.947403, -0.458421, 0.030561, 1.375262], [-0.775, -0.375, 0.025, 1.125]),
-        ([-2, -1, -1.5, -0.5], [-1.161895, 0.387298, -0.387298, 1.161895], [-0.75, 0.25, -0.25, 0.75]),
+        (
+            [0.1, 0.5, 0.9, 2.0],
+            [-0.947403, -0.458421, 0.030561, 1.375262],
+            [-0.775, -0.375, 0.025, 1.125],
+        ),
+        (
+            [-2, -1, -1.5, -0.5],
+            [-1.161895, 0.387298, -0.387298, 1.161895],
+            [-0.75, 0.25, -0.25, 0.75],
+        ),
         ([0.3] * 5, [0.0] * 5, [0.0] * 5),
         ([1, FAILED, 0, 1], [0.57735, 0, -1.154701, 0.57735], [1 / 3, 0, -2 / 3, 1 / 3]),
         ([1, math.nan, 0, 1], [0.57735, 0, -1.154701, 0.57735], [1 / 3, 0, -2 / 3, 1 / 3]),
@@ -101,7 +110,11 @@ def group(task: str, rewards: list[float | None], turn: int = 0) -> Group:
 
 def test_credit_goes_by_group_and_not_by_position():
     groups = [group("a", [0, 1]), group("b", [5, 5]), group("a", [3, 1], turn=1)]
-    expected = {(g.key, i): v for g in groups for i, v in enumerate(group_advantages([c.reward for c in g.candidates]).tolist())}
+    expected = {
+        (g.key, i): v
+        for g in groups
+        for i, v in enumerate(group_advantages([c.reward for c in g.candidates]).tolist())
+    }
     random.Random(0).shuffle(groups)
     ATGRPO(num_candidates=2).assign_credit(groups)
     got = {(g.key, i): c.advantage for g in groups for i, c in enumerate(g.candidates)}
@@ -109,7 +122,10 @@ def test_credit_goes_by_group_and_not_by_position():
 
 
 def test_a_failure_in_one_group_changes_no_other_group():
-    whole, broken = [group("a", [0, 1, 2]), group("b", [0, 1, 5])], [group("a", [0, None, 2]), group("b", [0, 1, 5])]
+    whole, broken = (
+        [group("a", [0, 1, 2]), group("b", [0, 1, 5])],
+        [group("a", [0, None, 2]), group("b", [0, 1, 5])],
+    )
     for groups in (whole, broken):
         ATGRPO().assign_credit(groups)
     assert [c.advantage for c in whole[1].candidates] == [c.advantage for c in broken[1].candidates]

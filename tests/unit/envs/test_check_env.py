@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass, replace
 
 import pytest
+
 from teamtune.envs import Environment, Reward, Transition, check_env
 from teamtune.envs.check import ContractError
 from teamtune.tasks import Task

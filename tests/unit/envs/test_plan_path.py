@@ -5,6 +5,7 @@ import itertools
 import random
 
 import pytest
+
 from teamtune.envs import PlanPath, check_env
 from teamtune.envs.plan_path import DetourTasks, NoisySolver
 from teamtune.envs.plan_path.board import around, distances, is_free, parse_moves, walk
@@ -158,7 +159,11 @@ def test_training_boards_can_have_more_detours():
     assert plain == [environment.task(seed) for seed in range(200)]
     assert sum(map(is_detour, plain)) < 60
     assert all(map(is_detour, DetourTasks(0, detour_share=1).take(environment, 0, 50)))
-    assert 0.5 < sum(map(is_detour, DetourTasks(0, detour_share=0.6).take(environment, 0, 200))) / 200 < 0.8
+    assert (
+        0.5
+        < sum(map(is_detour, DetourTasks(0, detour_share=0.6).take(environment, 0, 200))) / 200
+        < 0.8
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
+
 from teamtune.errors import ConfigError
 from teamtune.inference import HFChat
 from teamtune.policies import Policy, TinyLlama
 from teamtune.policies.tiny import expand
-from transformers import AutoModelForCausalLM
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
+
 from teamtune.algorithms import ATGRPO
 from teamtune.envs import Environment, PlanPath, Reward, Transition
 from teamtune.errors import ConfigError
@@ -28,7 +29,9 @@ def boards(n, **changes):
 
 
 def roll(env, tasks, sampler, fn=moves, seed=0):
-    return collect(env, tasks, sampler, {"team": ScriptedEngine(fn)}, dict.fromkeys(env.agents, "team"), seed)
+    return collect(
+        env, tasks, sampler, {"team": ScriptedEngine(fn)}, dict.fromkeys(env.agents, "team"), seed
+    )
 
 
 def test_every_agent_and_turn_is_a_complete_group_on_the_state_that_was_carried_on():
@@ -40,7 +43,11 @@ def test_every_agent_and_turn_is_a_complete_group_on_the_state_that_was_carried_
         state, turns, success = env.reset(task), Counter(), False
         for group in rollout.groups:
             (agent,) = env.acting(state)
-            assert (group.key.task, group.key.agent, group.key.turn) == (task.id, agent, turns[agent])
+            assert (group.key.task, group.key.agent, group.key.turn) == (
+                task.id,
+                agent,
+                turns[agent],
+            )
             assert group.policy == "team"
             assert group.prompt == "\n".join(m["content"] for m in env.observe(state, agent))
             assert len(group.candidates) == 5
@@ -131,7 +138,9 @@ def speak(answers, **settings):
 
     def one(task, seed):
         starts.clear()
-        return collect(Numbers(), [task], sampler, {"p": ScriptedEngine(fn)}, {"speaker": "p"}, seed)[0]
+        return collect(
+            Numbers(), [task], sampler, {"p": ScriptedEngine(fn)}, {"speaker": "p"}, seed
+        )[0]
 
     return [one(task, 5) for task in tasks]
 
@@ -231,7 +240,9 @@ def test_a_failure_of_one_agent_voids_the_joint_action_for_all():
 def test_one_path_without_branches_for_evaluation():
     env, tasks = boards(5)
     rollouts = roll(env, tasks, TrajectorySampler(max_turns=2))
-    assert all(len(g.candidates) == 1 and g.candidates[0].selected for r in rollouts for g in r.groups)
+    assert all(
+        len(g.candidates) == 1 and g.candidates[0].selected for r in rollouts for g in r.groups
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +266,9 @@ def test_a_policy_that_nobody_uses_is_refused():
         collect(env, tasks, TreeSampler(2), engines, MAP)
 
 
-@pytest.mark.parametrize("wrong", [{"num_candidates": 0}, {"max_turns": 0}, {"alpha": float("nan")}, {"select": "best"}])
+@pytest.mark.parametrize(
+    "wrong", [{"num_candidates": 0}, {"max_turns": 0}, {"alpha": float("nan")}, {"select": "best"}]
+)
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ConfigError, match="allowed"):
         TreeSampler(**wrong)

@@ -1,6 +1,7 @@
 """Task sources and the data module: disjoint, indexed, shared out among ranks."""
 
 import pytest
+
 from teamtune.envs import PlanPath
 from teamtune.errors import ConfigError
 from teamtune.tasks import GeneratedTasks, Task, fingerprint
@@ -26,7 +27,9 @@ def test_tasks_are_read_only_and_picklable():
 
 
 def test_equal_data_have_equal_fingerprints_whatever_their_ids():
-    assert fingerprint(Task("a", {"x": 1, "y": (2, 3)})) == fingerprint(Task("b", {"y": [2, 3], "x": 1}))
+    assert fingerprint(Task("a", {"x": 1, "y": (2, 3)})) == fingerprint(
+        Task("b", {"y": [2, 3], "x": 1})
+    )
     assert fingerprint(Task("a", {"x": 1})) != fingerprint(Task("a", {"x": 2}))
 
 

@@ -112,7 +112,9 @@ def random_board(
         start, goal = rng.sample(free, 2)
         to_goal = distances(grid, goal)
         if detour:
-            starts = [c for c, d in to_goal.items() if d > abs(c[0] - goal[0]) + abs(c[1] - goal[1])]
+            starts = [
+                c for c, d in to_goal.items() if d > abs(c[0] - goal[0]) + abs(c[1] - goal[1])
+            ]
             if starts:
                 return grid, rng.choice(starts), goal
         elif start in to_goal:

@@ -31,7 +31,7 @@ PLANNER = "planner"
 
 @dataclass(frozen=True, slots=True)
 class PlanPathState:
-    """A position on a board; `proposal` is the first role's latest list, None until it has acted."""
+    """A position on a board; `proposal` is the first role's list, None until it has acted."""
 
     grid: Grid
     goal: Cell
@@ -68,7 +68,7 @@ class PlanPath(Environment[PlanPathState]):
                 with one Jinja template per role.
 
         Raises:
-            ConfigError: A value out of its range, or the tool role (its sandbox does not exist yet).
+            ConfigError: A value out of its range, or the tool role (it has no sandbox yet).
         """
         if size < 2:
             raise ConfigError(f"data.environment.init_args.size: got {size}, allowed: 2 or more")
@@ -78,7 +78,9 @@ class PlanPath(Environment[PlanPathState]):
                 f"got {obstacle_probability}, allowed: 0 <= p < 1"
             )
         if max_moves < 1:
-            raise ConfigError(f"data.environment.init_args.max_moves: got {max_moves}, allowed: >= 1")
+            raise ConfigError(
+                f"data.environment.init_args.max_moves: got {max_moves}, allowed: >= 1"
+            )
         if first_role == "tool":
             raise ConfigError(
                 "data.environment.init_args.first_role: 'tool' answers with programs, and the "
