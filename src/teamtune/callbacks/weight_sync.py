@@ -83,8 +83,8 @@ class WeightSync(L.Callback):
         if not worst <= self.tolerance:
             raise WeightSyncError(
                 f"policy {name!r}, version {policy.version}: engine and trainer log-probs differ "
-                f"by {worst:.3g} on the probe, more than weight_sync.tolerance = {self.tolerance:g}; "
-                "the engine does not hold the policy's weights"
+                f"by {worst:.3g} on the probe, more than weight_sync.tolerance = "
+                f"{self.tolerance:g}; the engine does not hold the policy's weights"
             )
 
 
