@@ -18,6 +18,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
+from teamtune.allocator import keep_freed_memory
 from teamtune.callbacks import (
     HFExport,
     Report,
@@ -230,6 +231,7 @@ def quiet() -> None:
 
 def main() -> None:
     """Entry point. A configuration that cannot work is one line and exit code 2."""
+    keep_freed_memory()
     interrupts = Interrupts()
     try:
         run(sys.argv[1:], interrupts)

@@ -57,9 +57,12 @@ class HFChat:
         )
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
-        return self.tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, return_dict=False, **self.template_args
+        text = self.tokenizer.apply_chat_template(
+            list(messages), add_generation_prompt=True, tokenize=False, **self.template_args
         )
+        if self.tokenizer.is_fast:  # past the wrapper, which takes most of a short prompt's time
+            return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+        return self.tokenizer.encode(text, add_special_tokens=False)
 
     def encode_answer(self, text: str) -> list[int]:
         ids = self.tokenizer.encode(text, add_special_tokens=False)
