@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+
 from teamtune.algorithms import ATGRPO
 from teamtune.envs import Environment, Reward, Transition, check_env
 from teamtune.inference import Sampling, TransformersEngine

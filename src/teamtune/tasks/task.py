@@ -19,5 +19,8 @@ class Task:
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", MappingProxyType(dict(self.data)))
 
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     def __reduce__(self) -> tuple[type["Task"], tuple[str, dict[str, Any]]]:
         return Task, (self.id, dict(self.data))

@@ -24,6 +24,7 @@ def test_tasks_are_read_only_and_picklable():
     with pytest.raises(AttributeError):
         task.id = "b"
     assert pickle.loads(pickle.dumps(task)) == task
+    assert len({task, Task("a", {"grid": ["."]})}) == 1
 
 
 def test_equal_data_have_equal_fingerprints_whatever_their_ids():

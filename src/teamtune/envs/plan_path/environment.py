@@ -55,7 +55,7 @@ class PlanPath(Environment[PlanPathState]):
         size: int = 10,
         obstacle_probability: float = 0.22,
         max_moves: int = 8,
-        first_role: Literal["tool", "proposer", "none"] = "tool",
+        first_role: Literal["tool", "proposer", "none"] = "proposer",
         prompts: str = "chat",
     ):
         """
@@ -63,7 +63,8 @@ class PlanPath(Environment[PlanPathState]):
             size: Rows and columns of the board.
             obstacle_probability: Chance of each cell to be an obstacle, in [0, 1).
             max_moves: Longest list that is played; further moves of an answer are ignored.
-            first_role: `tool` answers with a program, `proposer` with a list, `none` leaves it out.
+            first_role: `proposer` answers with a list; `tool`, the paper's, answers with a program
+                and is not available yet; `none` leaves the first role out.
             prompts: `chat` (natural language), `compact` (words for tiny models), or a folder
                 with one Jinja template per role.
 
