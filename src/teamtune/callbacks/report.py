@@ -98,6 +98,10 @@ class Report(L.Callback):
         name = type(module.algorithm).__name__
         if module.rollout_step == 0:
             name = "warm start" if module.warm_started else "untrained"
+        fitting = trainer.state.fn == "fit"
+        earlier = [r for r in self.rows if r.step == module.rollout_step]
+        # Evaluating a checkpoint again takes nothing from, and adds nothing to, the run's own time.
+        seconds = module.seconds if fitting or not earlier else earlier[0].seconds
         self.rows = [r for r in self.rows if r.step != module.rollout_step]
         self.rows.append(
             Row(
@@ -108,13 +112,13 @@ class Report(L.Callback):
                 metrics["val/success_high"],
                 round(metrics["val/tasks"]),
                 module.training_tokens,
-                module.seconds,
+                seconds,
             )
         )
-        if trainer.state.fn == "fit":
+        if fitting:
             self._draw(trainer, module)
         else:
-            self._print(module, self.rows)
+            self._print(module, self.rows[-1:])
 
     on_test_end = on_validation_end
 
