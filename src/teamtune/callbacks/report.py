@@ -122,10 +122,15 @@ class Report(L.Callback):
 
     on_test_end = on_validation_end
 
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Evaluates after the last step, if that is not due anyway, before it is saved."""
+        assert isinstance(pl_module, TeamModule)
+        evaluated = self.rows and self.rows[-1].step == pl_module.rollout_step
+        if pl_module.rollout_step == trainer.max_epochs and not evaluated:
+            _evaluate(trainer)
+
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         assert isinstance(pl_module, TeamModule)
-        if not self.rows or self.rows[-1].step != pl_module.rollout_step:
-            _evaluate(trainer)
         if self.rows:
             self._print(
                 pl_module, [self.rows[0], *self.rows[-1:]] if len(self.rows) > 1 else self.rows
