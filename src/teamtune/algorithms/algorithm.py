@@ -18,12 +18,18 @@ class TokenBatch:
     sampling_logprobs: Tensor
     """Under the distribution they were drawn from."""
     advantages: Tensor
+    weight: Tensor
+    """How often a token counts: a sum over tokens is a sum of weight times term."""
     entropy: Tensor | None = None
     """Of the policy at each token, in nats; with gradient where `entropy_coef` is not 0."""
     ref_logprobs: Tensor | None = None
     """Under the frozen reference; only where `needs_reference`."""
     sampled_entropy: float = 0.0
     """Mean of -sampling_logprobs over the whole optimizer step, in nats per token."""
+
+    def sum(self, terms: Tensor) -> Tensor:
+        """The weighted sum of `terms` [N]."""
+        return (self.weight * terms).sum()
 
 
 class Algorithm(ABC):

@@ -94,14 +94,14 @@ class ATGRPO(Algorithm):
     def loss(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         clip = (self.clip_low, self.clip_high)
         ratio_terms = (batch.logprobs, batch.sampling_logprobs, batch.advantages)
-        loss = clipped_surrogate(*ratio_terms, *clip).sum()
-        sums = {"clip_frac": clipped_share(*ratio_terms, *clip).detach().sum()}
+        loss = batch.sum(clipped_surrogate(*ratio_terms, *clip))
+        sums = {"clip_frac": batch.sum(clipped_share(*ratio_terms, *clip).detach())}
         if self.entropy_coef:
             assert batch.entropy is not None
-            loss = loss - self._entropy_weight(batch.sampled_entropy) * batch.entropy.sum()
+            loss = loss - self._entropy_weight(batch.sampled_entropy) * batch.sum(batch.entropy)
         if self.needs_reference:
             assert batch.ref_logprobs is not None
-            kl = kl_estimate(batch.logprobs, batch.ref_logprobs).sum()
+            kl = batch.sum(kl_estimate(batch.logprobs, batch.ref_logprobs))
             loss = loss + self.kl_coef * kl
             sums["ref_kl"] = kl.detach()
         return loss, sums

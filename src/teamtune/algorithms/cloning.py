@@ -24,4 +24,4 @@ class Cloning(Algorithm):
         return float(sum(len(c.token_ids) for g in groups for c in g.candidates))
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        return -(batch.logprobs * batch.advantages).sum(), {}
+        return -batch.sum(batch.logprobs * batch.advantages), {}

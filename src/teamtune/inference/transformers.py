@@ -1,7 +1,8 @@
 """Generation with plain transformers: no dependency but torch, the same bits in every equal run.
 
-All requests that are ready are drained before each decoding step. A prompt is computed once for its
-n samples; new requests join the running batch, finished rows leave it. No threads, no timers.
+All requests that are ready are drained before each decoding step. Samples of one request are one
+row of the batch for as long as they agree, the prompt included; new requests join the running
+batch, finished rows leave it. No threads, no timers.
 """
 
 import asyncio
@@ -30,12 +31,12 @@ class _Request:
 
 @dataclass(eq=False)
 class _Row:
-    """One sample in the making."""
+    """A beginning that some samples of a request have in common."""
 
     request: _Request
-    k: int
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
+    samples: list[int]
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
 
 
 class _Batch:
@@ -53,13 +54,15 @@ class _Batch:
             torch.cat([_pad(self.mask, 1, length), _pad(other.mask, 1, length)]),
         )
 
-    def keep(self, kept: list[int]) -> "_Batch":
-        """The rows `kept`, without the columns that only the others needed."""
-        index = torch.tensor(kept, device=self.mask.device)
+    def branch(self, parents: list[int], rows: list[_Row]) -> "_Batch":
+        """`rows`, each of which continues one of `parents`; no columns that only others needed."""
+        if parents == list(range(len(self.rows))):
+            return _Batch(rows, self.keys, self.values, self.mask)
+        index = torch.tensor(parents, device=self.mask.device)
         mask = self.mask[index]
         first = int(mask.any(0).to(torch.uint8).argmax())
         return _Batch(
-            [self.rows[i] for i in kept],
+            rows,
             [k[index, :, first:] for k in self.keys],
             [v[index, :, first:] for v in self.values],
             mask[:, first:],
@@ -92,7 +95,7 @@ class TransformersEngine(RolloutEngine):
         Args:
             model: Folder or hub name with the model's configuration, tokenizer and weights.
             sampling: Default sampling.
-            max_batch_rows: Most samples decoded at once; further requests wait.
+            max_batch_rows: Most samples in the making at once; further requests wait.
             dtype: Number format of the weights, e.g. `float32` or `bfloat16`.
             device: `auto` takes the current GPU where there is one.
             template_args: Further variables for the chat template.
@@ -157,7 +160,8 @@ class TransformersEngine(RolloutEngine):
                 while known != len(self._waiting):
                     known = len(self._waiting)
                     await asyncio.sleep(0)
-                fresh = self._admit(len(batch.rows) if batch else 0)
+                running = sum(len(row.samples) for row in batch.rows) if batch else 0
+                fresh = self._admit(running)
                 requests = [r for r in requests + fresh if not r.done.done()]
                 if not requests:
                     return
@@ -180,7 +184,7 @@ class TransformersEngine(RolloutEngine):
 
     @torch.inference_mode()
     def _advance(self, batch: _Batch | None, fresh: list[_Request]) -> _Batch | None:
-        """One token for every running row, and the first one for the rows of `fresh` requests."""
+        """One token for every running sample, and the first one for those of `fresh` requests."""
         if batch is not None:
             logits, batch = self._decode(batch)
             batch = self._append(batch, logits)
@@ -210,15 +214,10 @@ class TransformersEngine(RolloutEngine):
             use_cache=True,
             logits_to_keep=1,
         )
-        repeats = torch.tensor([r.n for r in requests], device=device)
         layers = output.past_key_values.layers
-        batch = _Batch(
-            [_Row(request, k) for request in requests for k in range(request.n)],
-            [layer.keys.repeat_interleave(repeats, 0) for layer in layers],
-            [layer.values.repeat_interleave(repeats, 0) for layer in layers],
-            mask.repeat_interleave(repeats, 0),
-        )
-        return output.logits[:, -1].repeat_interleave(repeats, 0), batch
+        rows = [_Row(request, list(range(request.n))) for request in requests]
+        keys, values = [layer.keys for layer in layers], [layer.values for layer in layers]
+        return output.logits[:, -1], _Batch(rows, keys, values, mask)
 
     def _decode(self, batch: _Batch) -> tuple[Tensor, _Batch]:
         from transformers import DynamicCache
@@ -240,45 +239,51 @@ class TransformersEngine(RolloutEngine):
         return output.logits[:, -1], _Batch(batch.rows, keys, values, mask)
 
     def _append(self, batch: _Batch, logits: Tensor) -> _Batch | None:
-        """Draws each row's next token, answers finished requests; the rows that go on."""
-        ids, logprobs = self._draw(batch.rows, logits)
-        kept = []
-        for i, (row, token, logprob) in enumerate(zip(batch.rows, ids, logprobs)):
-            row.ids.append(token)
-            row.logprobs.append(logprob)
-            if token in self.chat.stop_ids or len(row.ids) >= row.request.sampling.max_tokens:
-                self._finish(row, stopped=token in self.chat.stop_ids)
+        """Draws each sample's next token and answers finished requests; the rows that go on."""
+        owners = [i for i, row in enumerate(batch.rows) for _ in row.samples]
+        samples = [k for row in batch.rows for k in row.samples]
+        branches: dict[tuple[int, int], _Row] = {}
+        for i, k, token, logprob in zip(owners, samples, *self._draw(batch.rows, owners, logits)):
+            row = batch.rows[i]
+            if (i, token) not in branches:
+                branches[i, token] = _Row(
+                    row.request, [], (*row.ids, token), (*row.logprobs, logprob)
+                )
+            branches[i, token].samples.append(k)
+        parents, rows = [], []
+        for (i, token), row in branches.items():
+            stopped = token in self.chat.stop_ids
+            if stopped or len(row.ids) >= row.request.sampling.max_tokens:
+                self._finish(row, stopped)
             else:
-                kept.append(i)
-        if len(kept) == len(batch.rows):
-            return batch
-        return batch.keep(kept) if kept else None
+                parents.append(i)
+                rows.append(row)
+        return batch.branch(parents, rows) if rows else None
 
-    def _draw(self, rows: list[_Row], logits: Tensor) -> tuple[list[int], list[float]]:
-        seeds = np.array([row.request.seed + row.k for row in rows])
-        steps = np.array([len(row.ids) for row in rows])
-        uniform = uniforms(seeds, steps)
-        kinds = {row.request.sampling for row in rows}
-        if len(kinds) == 1:
-            s = kinds.pop()
-            ids, logprobs = draw(logits, uniform, s.temperature, s.top_p, s.top_k)
-            return ids.tolist(), logprobs.tolist()
-        ids = torch.empty(len(rows), dtype=torch.long, device=logits.device)
-        logprobs = torch.empty(len(rows), device=logits.device)
-        for s in kinds:
-            at = torch.tensor([i for i, row in enumerate(rows) if row.request.sampling == s])
-            chosen = draw(logits[at], uniform[at], s.temperature, s.top_p, s.top_k)
-            ids[at], logprobs[at] = chosen
+    def _draw(
+        self, rows: list[_Row], owners: list[int], logits: Tensor
+    ) -> tuple[list[int], list[float]]:
+        """A token and its log-prob for each sample, in the order of the rows that own them."""
+        seeds = np.array([row.request.seed + k for row in rows for k in row.samples])
+        uniform = uniforms(seeds, np.array([len(rows[i].ids) for i in owners]))
+        of_sample = [rows[i].request.sampling for i in owners]
+        ids = torch.empty(len(owners), dtype=torch.long, device=logits.device)
+        logprobs = torch.empty(len(owners), device=logits.device)
+        for s in set(of_sample):
+            at = torch.tensor([j for j, other in enumerate(of_sample) if other == s])
+            part = logits[torch.tensor(owners)[at]]
+            ids[at], logprobs[at] = draw(part, uniform[at], s.temperature, s.top_p, s.top_k)
         return ids.tolist(), logprobs.tolist()
 
     def _finish(self, row: _Row, stopped: bool) -> None:
         request = row.request
-        request.finished[row.k] = Completion(
-            token_ids=tuple(row.ids),
-            logprobs=tuple(row.logprobs),
+        completion = Completion(
+            token_ids=row.ids,
+            logprobs=row.logprobs,
             text=self.chat.decode(row.ids),
             stop_reason="stop" if stopped else "length",
             version=self.version,
         )
+        request.finished.update(dict.fromkeys(row.samples, completion))
         if len(request.finished) == request.n and not request.done.done():
             request.done.set_result([request.finished[k] for k in range(request.n)])

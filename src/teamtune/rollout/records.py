@@ -37,6 +37,8 @@ class Candidate:
     advantage: float | None = None
     """None until credit is assigned."""
     return_: float | None = None
+    weight: float = 1.0
+    """How much each of its tokens counts in the loss; an algorithm sets it with the advantage."""
     error: str | None = None
     """Why scoring failed."""
 

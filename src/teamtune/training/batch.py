@@ -2,7 +2,8 @@
 
 A row is [prompt | candidate 1 | ... | candidate K], padded on the right. A candidate sees the
 prompt and itself; its positions continue the prompt's. The last token of a candidate predicts
-nothing, so it is scored but not fed.
+nothing, so it is scored but not fed. Candidates that are equal in all that a loss sees are packed
+once and weigh as much as all of them.
 """
 
 import itertools
@@ -32,7 +33,7 @@ class PackedBatch:
     sampling_logprobs: Tensor
     advantages: Tensor
     weight: Tensor
-    """[N] 1 for real tokens; a row that only keeps ranks in step has 0."""
+    """[N] sum of the weights of the candidates that a token stands for; 0 in a placeholder."""
 
     def attention_mask(self, dtype: torch.dtype) -> Tensor:
         """[B, 1, L, L] additive: 0 where a query (third axis) may see a key, else the least number.
@@ -62,6 +63,8 @@ class PackedBatch:
 class _Row:
     prompt_ids: tuple[int, ...]
     candidates: list[Candidate]
+    """Different ones."""
+    weights: list[float]
 
     @property
     def length(self) -> int:
@@ -91,20 +94,24 @@ def pack(groups: Sequence[Group], token_budget: int) -> list[PackedBatch]:
 def placeholder(prompt_ids: Sequence[int] = (0,)) -> PackedBatch:
     """A batch of one token that weighs nothing, for a rank that has no more to compute."""
     nothing = Candidate("", (0,), (0.0,), "stop", 0, advantage=0.0)
-    batch = _build([_Row(tuple(prompt_ids), [nothing])])
-    batch.weight.zero_()
-    return batch
+    return _build([_Row(tuple(prompt_ids), [nothing], [0.0])])
 
 
 def _rows(group: Group, token_budget: int) -> list[_Row]:
+    weights: dict[tuple, float] = {}
+    different: dict[tuple, Candidate] = {}
+    for c in group.candidates:
+        if c.reward is not None and c.token_ids:
+            key = (c.token_ids, c.sampling_logprobs, c.advantage)
+            different.setdefault(key, c)
+            weights[key] = weights.get(key, 0.0) + c.weight
     rows: list[_Row] = []
-    for candidate in group.candidates:
-        if candidate.reward is None or not candidate.token_ids:
-            continue
+    for key, candidate in different.items():
         extra = len(candidate.token_ids) - 1
         if not rows or rows[-1].length + extra > token_budget:
-            rows.append(_Row(group.prompt_ids, []))
+            rows.append(_Row(group.prompt_ids, [], []))
         rows[-1].candidates.append(candidate)
+        rows[-1].weights.append(weights[key])
     return rows
 
 
@@ -127,6 +134,7 @@ def _build(rows: Sequence[_Row]) -> PackedBatch:
             at = end
     answers = [c for row in rows for c in row.candidates]
     lengths = [len(c.token_ids) for c in answers]
+    weights = [np.float32(w) for row in rows for w in row.weights]
     chain = itertools.chain.from_iterable
     logprobs = np.fromiter(chain(c.sampling_logprobs for c in answers), dtype=np.float32)
     advantages = np.repeat([np.float32(c.advantage or 0.0) for c in answers], lengths)
@@ -138,5 +146,5 @@ def _build(rows: Sequence[_Row]) -> PackedBatch:
         targets=torch.from_numpy(np.fromiter(chain(c.token_ids for c in answers), dtype=np.int64)),
         sampling_logprobs=torch.from_numpy(logprobs),
         advantages=torch.from_numpy(advantages),
-        weight=torch.ones(sum(lengths)),
+        weight=torch.from_numpy(np.repeat(weights, lengths)),
     )

@@ -92,8 +92,8 @@ class MultiOptimizerLoop:
         batches = pack(groups, policy.token_budget)
         local = [
             self.algorithm.denominator(groups),
-            float(sum(len(b.targets) for b in batches)),
-            -float(sum(b.sampling_logprobs.sum() for b in batches)),
+            float(sum(b.weight.sum() for b in batches)),
+            -float(sum((b.weight * b.sampling_logprobs).sum() for b in batches)),
         ]
         totals = ranks.summed(torch.tensor(local, dtype=torch.float64, device=device)).tolist()
         denominator, tokens, surprise = totals
@@ -140,24 +140,22 @@ class MultiOptimizerLoop:
         reference = None
         if self.algorithm.needs_reference:
             reference = policy.reference_logprobs(batch, temperature)
-        weight = batch.weight
         view = TokenBatch(
             logprobs=logprobs,
             sampling_logprobs=batch.sampling_logprobs,
             advantages=batch.advantages,
+            weight=batch.weight,
             entropy=entropy,
             ref_logprobs=reference,
             sampled_entropy=sampled_entropy,
         )
         loss, sums = self.algorithm.loss(view)
-        if not weight.any():  # a placeholder takes part in the collectives and adds nothing
-            loss, sums = 0.0 * logprobs.sum(), {k: 0.0 * v for k, v in sums.items()}
         (loss * (ranks.world_size() / denominator)).backward()
-        gap = (logprobs.detach() - batch.sampling_logprobs) * weight
+        gap = logprobs.detach() - batch.sampling_logprobs
         return [
             ("loss", loss.detach()),
-            ("entropy", (entropy.detach() * weight).sum()),
-            ("approx_kl", (gap.exp() - 1 - gap).sum()),
-            ("sampling_gap", gap.abs().sum()),
+            ("entropy", view.sum(entropy.detach())),
+            ("approx_kl", view.sum(gap.exp() - 1 - gap)),
+            ("sampling_gap", view.sum(gap.abs())),
             *sums.items(),
         ]

@@ -127,7 +127,7 @@ def test_requests_join_a_running_batch_and_finished_rows_leave_it(engine, monkey
     decode = engine._decode
 
     def spy(batch):
-        rows.append([row.request.seed for row in batch.rows])
+        rows.append([row.request.seed for row in batch.rows for _ in row.samples])
         return decode(batch)
 
     monkeypatch.setattr(engine, "_decode", spy)
@@ -148,6 +148,18 @@ def test_requests_join_a_running_batch_and_finished_rows_leave_it(engine, monkey
     assert rows[-1] == [1]
     assert len(rows) == 19
     assert rows.count([1, 2, 2]) == 2
+
+
+def test_samples_are_one_row_for_as_long_as_they_agree(engine, monkeypatch):
+    rows: list[int] = []
+    decode = engine._decode
+    monkeypatch.setattr(
+        engine, "_decode", lambda batch: rows.append(len(batch.rows)) or decode(batch)
+    )
+    monkeypatch.setattr(engine.chat, "stop_ids", frozenset())
+    answers = ids(ask(engine, n=16, seed=3, max_tokens=4))
+    assert rows == [len({a[:length] for a in answers}) for length in (1, 2, 3)]
+    assert rows[0] < 16
 
 
 def test_a_full_batch_makes_requests_wait(folder):

@@ -81,6 +81,46 @@ def test_the_step_does_not_depend_on_the_split_into_micro_batches(folder: Path, 
             torch.testing.assert_close(own, other, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("settings", [{}, {"entropy_coef": 0.1, "kl_coef": 0.1}])
+def test_equal_candidates_that_are_packed_once_learn_as_if_packed_apart(
+    folder: Path, settings: Any
+):
+    results = []
+    for apart in (False, True):
+        groups = some_groups(7)
+        for g in groups:
+            g.candidates += [copy.copy(g.candidates[i]) for i in (0, 1, 1)]
+            if apart:  # log-probs that differ beyond what a loss notices
+                for i, c in enumerate(g.candidates):
+                    c.sampling_logprobs = tuple(x + 1e-9 * i for x in c.sampling_logprobs)
+        count = sum(len(b.targets) for b in pack(groups, HUGE))
+        policy = built_policy(folder, reference=True)
+        metrics = train({"team": policy}, {"team": groups}, ATGRPO(**settings), epochs=2)
+        results.append((count, metrics, weights(policy)))
+    (once, metrics, reached), (all_, metrics_apart, reached_apart) = results
+    assert once < all_ == metrics["team/tokens"]
+    assert metrics == pytest.approx(metrics_apart, abs=1e-5)
+    for own, other in zip(reached, reached_apart):
+        torch.testing.assert_close(own, other, atol=1e-5, rtol=0)
+
+
+def test_a_candidates_weight_counts_as_that_many_copies(folder: Path):
+    reached = []
+    for copies in (1, 3):
+        groups = some_groups(8)
+        for g in groups:
+            first = g.candidates[0]
+            first.weight = 3.0 / copies
+            g.candidates += [copy.copy(first) for _ in range(copies - 1)]
+        algorithm = ATGRPO(entropy_coef=0.1)
+        algorithm.denominator = lambda groups: 50.0  # type: ignore[method-assign]
+        policy = built_policy(folder)
+        metrics = train({"team": policy}, {"team": groups}, algorithm)
+        reached.append((metrics["team/loss"], weights(policy)))
+    assert reached[0][0] == pytest.approx(reached[1][0], abs=1e-6)
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(reached[0][1], reached[1][1]))
+
+
 def test_the_loss_is_the_mean_over_tokens_of_the_whole_step(folder: Path):
     policy = built_policy(folder, token_budget=1)
     groups = [
