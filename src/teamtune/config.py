@@ -143,7 +143,7 @@ def merge(base: Any, overlay: Any) -> Any:
     """`overlay` over `base`: mappings key by key, everything else replaced.
 
     An overlay with another `class_path` drops the init_args that were meant for the old class; a
-    key that ends in `+` appends to a list.
+    key that ends in `+` appends to a list, one that ends in `-` removes an entry.
     """
     if isinstance(base, str) and isinstance(overlay, dict) and set(overlay) == {"init_args"}:
         return {"class_path": base, **overlay}
@@ -153,8 +153,12 @@ def merge(base: Any, overlay: Any) -> Any:
         return overlay
     merged = dict(base)
     for key, value in overlay.items():
-        name = key.removesuffix("+") if isinstance(key, str) else key
-        if name != key and isinstance(merged.get(name), list):
+        name = key.rstrip("+-") if isinstance(key, str) else key
+        if isinstance(key, str) and key.endswith("-"):
+            if name not in merged:
+                raise ConfigError(f"{key}: nothing to remove{nearest(name, merged)}")
+            del merged[name]
+        elif name != key and isinstance(merged.get(name), list):
             merged[name] = merged[name] + (value if isinstance(value, list) else [value])
         else:
             merged[key] = merge(merged[key], value) if key in merged else value

@@ -35,6 +35,13 @@ def test_merge_drops_the_arguments_of_another_class_only():
     assert merge("A", {"init_args": {"x": 1}}) == {"class_path": "A", "init_args": {"x": 1}}
 
 
+def test_merge_removes_with_minus_what_is_there():
+    base = {"policy_map": {"proposer": "team", "planner": "team"}}
+    assert merge(base, {"policy_map": {"proposer-": None}}) == {"policy_map": {"planner": "team"}}
+    with pytest.raises(ConfigError, match=r"proposr-: nothing to remove \(did you mean 'proposer'"):
+        merge(base, {"policy_map": {"proposr-": None}})
+
+
 def test_merge_replaces_lists_appends_with_plus_and_keeps_null():
     assert merge({"a": [1, 2]}, {"a": [3]}) == {"a": [3]}
     assert merge({"a": [1, 2]}, {"a+": [3]}) == {"a": [1, 2, 3]}
