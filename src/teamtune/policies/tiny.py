@@ -5,7 +5,6 @@ them.
 """
 
 import itertools
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -127,4 +126,3 @@ class TinyLlama:
             model = LlamaForCausalLM(self.config())
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        (folder / "vocabulary.json").write_text(json.dumps(words))
