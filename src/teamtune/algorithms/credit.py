@@ -1,11 +1,13 @@
 """Credit assignment: pure functions from rewards to advantages, in float64."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+from teamtune.rollout import Joint
 
 Scale = Literal["std", "none"]
 Baseline = Literal["mean", "leave_one_out", "max"]
@@ -57,3 +59,38 @@ def group_advantages(
         credit = centered
     advantages[valid] = credit / r.std() if scale == "std" else credit
     return advantages
+
+
+def tree_returns(branches: Mapping[str, Sequence[Joint]], gamma: float) -> dict[str, float | None]:
+    """Returns of the joint actions of one task: R = r + gamma * mean over children of R (MAGRPO).
+
+    A leaf that is kept for k turns more has R = r * (1 + gamma + ... + gamma^k).
+
+    Args:
+        branches: By node, the joint actions that were scored there; empty where all of them failed.
+        gamma: Discount per turn; 0 compares immediate rewards.
+
+    Returns:
+        R by the node that a joint action opens; None where failures hide what came after it.
+    """
+    returns: dict[str, float | None] = {}
+
+    def settle(node: str) -> list[float]:
+        for joint in branches[node]:
+            if joint.node not in branches:
+                weight = sum(gamma**k for k in range(joint.kept + 1))
+                returns[joint.node] = joint.reward * weight
+            else:
+                after = settle(joint.node)
+                future = math.fsum(after) / len(after) if after else None
+                if gamma == 0:
+                    future = 0.0
+                returns[joint.node] = None if future is None else joint.reward + gamma * future
+        known = (returns[joint.node] for joint in branches[node])
+        return [value for value in known if value is not None]
+
+    opened = {joint.node for joints in branches.values() for joint in joints}
+    for node in branches:
+        if node not in opened:
+            settle(node)
+    return returns

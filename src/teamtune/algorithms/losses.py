@@ -4,6 +4,11 @@ import torch
 from torch import Tensor
 
 
+def policy_gradient(logprobs: Tensor, advantages: Tensor) -> Tensor:
+    """-A log pi, summed over a sequence REINFORCE's loss; no ratio, hence nothing to clip."""
+    return -advantages * logprobs
+
+
 def clipped_surrogate(
     logprobs: Tensor,
     sampling_logprobs: Tensor,

@@ -24,35 +24,45 @@ class Row:
     tasks: int
     tokens: int
     seconds: float
+    share: float | None = None
+    """Mean joint reward as a share of the largest, where rewards have levels."""
+    tokens_per_task: float = 0.0
+    seconds_per_task: float = 0.0
 
 
 HEAD = ("", "success", "95 % interval", "tasks", "training tokens", "wall time")
+MORE = ("joint reward", "tokens per task", "seconds per task")
 
 
 def table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
-    cells = [HEAD]
+    levels = any(r.share is not None for r in rows)
+    cells = [HEAD + MORE if levels else HEAD]
     for r in rows:
         interval = f"{100 * r.low:.1f}–{100 * r.high:.1f} %"
         minutes, seconds = divmod(round(r.seconds), 60)
-        cells.append(
-            (
-                f"{r.name} (step {r.step})",
-                f"{100 * r.success:.1f} %",
-                interval,
-                f"{r.tasks:,}",
-                f"{r.tokens:,}",
-                f"{minutes}:{seconds:02d} min",
-            )
+        cell = (
+            f"{r.name} (step {r.step})",
+            f"{100 * r.success:.1f} %",
+            interval,
+            f"{r.tasks:,}",
+            f"{r.tokens:,}",
+            f"{minutes}:{seconds:02d} min",
         )
-    widths = [max(len(row[i]) for row in cells) for i in range(len(HEAD))]
+        share = "" if r.share is None else f"{100 * r.share:.1f} %"
+        more = (share, f"{r.tokens_per_task:.0f}", f"{r.seconds_per_task:.2f}")
+        cells.append(cell + more if levels else cell)
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in cells]
     lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
     return "\n".join(lines)
 
 
 def draw_curve(rows: list[Row], path: Path) -> None:
-    """Success on held-out tasks against rollout steps, with its interval, as a PNG."""
+    """Success on held-out tasks against rollout steps, with its interval, as a PNG.
+
+    Where rewards have levels, their total as a share of the largest goes beside it.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -61,7 +71,11 @@ def draw_curve(rows: list[Row], path: Path) -> None:
     axes = figure.add_subplot()
     steps = [r.step for r in rows]
     axes.fill_between(steps, [r.low for r in rows], [r.high for r in rows], alpha=0.2, lw=0)
-    axes.plot(steps, [r.success for r in rows], marker="o", ms=3)
+    axes.plot(steps, [r.success for r in rows], marker="o", ms=3, label="success")
+    shares = [r.share for r in rows if r.share is not None]
+    if len(shares) == len(rows):
+        axes.plot(steps, shares, marker="s", ms=3, label="joint reward, share")
+        axes.legend()
     axes.set(xlabel="rollout step", ylabel="success on held-out tasks", ylim=(0, 1.02))
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=150)
@@ -101,7 +115,9 @@ class Report(L.Callback):
         fitting = trainer.state.fn == "fit"
         earlier = [r for r in self.rows if r.step == module.rollout_step]
         # Evaluating a checkpoint again takes nothing from, and adds nothing to, the run's own time.
-        seconds = module.seconds if fitting or not earlier else earlier[0].seconds
+        seconds, per_task = module.seconds, metrics["val/seconds_per_task"]
+        if earlier and not fitting:
+            seconds, per_task = earlier[0].seconds, earlier[0].seconds_per_task
         self.rows = [r for r in self.rows if r.step != module.rollout_step]
         self.rows.append(
             Row(
@@ -113,6 +129,9 @@ class Report(L.Callback):
                 round(metrics["val/tasks"]),
                 module.training_tokens,
                 seconds,
+                metrics.get("val/return_share"),
+                metrics["val/tokens_per_task"],
+                per_task,
             )
         )
         if fitting:

@@ -11,11 +11,11 @@ from teamtune.envs import Environment
 from teamtune.errors import ConfigError
 from teamtune.inference import HFChat, RolloutEngine, Sampling
 from teamtune.inference.sampling import derive_seed
+from teamtune.metrics import JointReturn, PassAtK
 from teamtune.rollout import (
     Rollout,
     Sampler,
     TrajectorySampler,
-    TreeSampler,
     check_policy_map,
     collect,
     count_tokens,
@@ -35,6 +35,7 @@ class RolloutCallback(L.Callback):
         engine: EngineFactory,
         sampling: Sampling,
         evaluation_turns: int | None = None,
+        evaluation_samples: int = 0,
         max_failed: float = 0.1,
     ):
         """
@@ -42,6 +43,8 @@ class RolloutCallback(L.Callback):
             engine: Makes the engine of a policy from its model folder and the sampling.
             sampling: How candidates are drawn in training. Evaluation is always greedy.
             evaluation_turns: Turns per agent in evaluation; null takes the algorithm's.
+            evaluation_samples: Further episodes per evaluation task, sampled as in training, for
+                the unbiased pass@k; 0 plays the greedy one alone.
             max_failed: Training stops when a larger share of a step's candidates failed.
 
         Raises:
@@ -52,9 +55,14 @@ class RolloutCallback(L.Callback):
             raise ConfigError(f"rollout.max_failed: got {max_failed}, allowed: 0 to 1")
         if evaluation_turns is not None and evaluation_turns < 1:
             raise ConfigError(f"rollout.evaluation_turns: got {evaluation_turns}, allowed: >= 1")
+        if evaluation_samples < 0:
+            raise ConfigError(
+                f"rollout.evaluation_samples: got {evaluation_samples}, allowed: 0 or more"
+            )
         self.engine = engine
         self.sampling = sampling
         self.evaluation_turns = evaluation_turns
+        self.evaluation_samples = evaluation_samples
         self.max_failed = max_failed
         self._evaluated = 0.0
         self._evaluation: list[Any] = []
@@ -81,6 +89,9 @@ class RolloutCallback(L.Callback):
         env = _environment(trainer)
         self.check(module, env)
         module.temperature = self.sampling.temperature
+        module.levels = JointReturn(env.maxima, env.groups) if env.maxima else None
+        if self.evaluation_samples:
+            module.passes = PassAtK(range(1, self.evaluation_samples + 1))
         module.run_dir = new_run_folder(trainer)
         for name, policy in module.named_policies().items():
             folder = module.run_dir / "models" / name
@@ -90,6 +101,12 @@ class RolloutCallback(L.Callback):
             name: self.engine(str(policy.folder), self.sampling)
             for name, policy in module.named_policies().items()
         }
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        module = _team(pl_module)
+        cost = module.algorithm.sampler.describe(len(_environment(trainer).agents))
+        if cost:
+            module.print(cost)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: list[Task], batch_idx: int
@@ -134,11 +151,19 @@ class RolloutCallback(L.Callback):
         began = time.monotonic()
         turns = self.evaluation_turns
         if turns is None:
-            sampler = module.algorithm.sampler
-            turns = sampler.max_turns if isinstance(sampler, TreeSampler) else 1
+            turns = module.algorithm.sampler.max_turns
         seed = derive_seed(module.seed, "evaluation")
         module.rollouts = self._collect(trainer, module, batch, TrajectorySampler(turns), seed)
-        self._evaluated += time.monotonic() - began
+        seconds = time.monotonic() - began
+        self._evaluated += seconds
+        module.cost.update(count_tokens(module.rollouts), seconds, len(batch))
+        if module.passes is not None:
+            sampler = TrajectorySampler(turns, self.sampling)
+            sampled = [
+                self._collect(trainer, module, batch, sampler, derive_seed(seed, i))
+                for i in range(self.evaluation_samples)
+            ]
+            module.passes.update([[r.success for r in of_task] for of_task in zip(*sampled)])
         self._evaluation.append((summarize(module.rollouts, "val"), count_tokens(module.rollouts)))
 
     on_test_batch_start = on_validation_batch_start
@@ -153,10 +178,9 @@ class RolloutCallback(L.Callback):
         module = _team(pl_module)
         parts = ranks.gathered((self._evaluation, self._evaluated))
         metrics = merged(sums for part in parts for sums, _ in part[0])
-        metrics |= {f"val/{k}": v for k, v in module.success.compute().items()}
+        metrics |= module.evaluation()
         metrics["val/tokens"] = float(sum(n for part in parts for _, n in part[0]))
         metrics["time/evaluation"] = max(part[1] for part in parts)
-        module.success.reset()
         module.report(metrics)
 
     on_test_epoch_end = on_validation_epoch_end

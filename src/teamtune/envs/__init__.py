@@ -3,5 +3,15 @@
 from teamtune.envs.check import check_env
 from teamtune.envs.environment import Environment, Message, Reward, Transition
 from teamtune.envs.plan_path import PlanPath
+from teamtune.envs.teamwork import TeamWork, Verdict
 
-__all__ = ["Environment", "Message", "PlanPath", "Reward", "Transition", "check_env"]
+__all__ = [
+    "Environment",
+    "Message",
+    "PlanPath",
+    "Reward",
+    "TeamWork",
+    "Transition",
+    "Verdict",
+    "check_env",
+]

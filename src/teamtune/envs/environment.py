@@ -45,6 +45,10 @@ class Environment(ABC, Generic[State]):
     """Every role, in the order in which they first act."""
     reward_range: tuple[float, float] = (float("-inf"), float("inf"))
     """Bounds of `local` and of `team` each; `check_env` holds transitions to them."""
+    maxima: Mapping[str, float] = {}
+    """Where a reward has levels, the largest value of each; transitions tell theirs in `info`."""
+    groups: Mapping[str, tuple[str, ...]] = {}
+    """Levels that are reported together, by name."""
 
     @abstractmethod
     def reset(self, task: Task) -> State:

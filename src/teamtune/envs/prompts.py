@@ -8,6 +8,8 @@ import jinja2
 
 from teamtune.errors import ConfigError
 
+SEPARATOR = "\n---\n"
+
 
 class Prompts:
     """The templates of one environment, one per role: `<folder>/<style>/<role>.jinja`.
@@ -32,21 +34,23 @@ class Prompts:
             loader=jinja2.FileSystemLoader(str(folder)),
         )
         self._templates = {}
+        self._has_system = {}
         for role in roles:
             name = f"{role}.jinja" if (folder / f"{role}.jinja").is_file() else "all.jinja"
             if not (folder / name).is_file():
                 raise ConfigError(f"no prompt for role {role!r}: {folder}/{role}.jinja is missing")
             try:
                 self._templates[role] = loader.get_template(name)
+                self._has_system[role] = SEPARATOR in (folder / name).read_text()
             except jinja2.TemplateSyntaxError as error:
                 raise ConfigError(f"{folder / name}:{error.lineno}: {error.message}") from error
 
     def render(self, role: str, values: Mapping[str, Any]) -> list[dict[str, str]]:
         """The messages for `role`; `values` are the template's variables, `role` among them."""
         text = self._templates[role].render(values, role=role).strip()
-        system, separator, user = text.partition("\n---\n")
-        if not separator:
+        if not self._has_system[role]:
             return [{"role": "user", "content": text}]
+        system, _, user = text.partition(SEPARATOR)
         return [
             {"role": "system", "content": system.strip()},
             {"role": "user", "content": user.strip()},

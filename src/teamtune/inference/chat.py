@@ -60,16 +60,18 @@ class HFChat:
         text = self.tokenizer.apply_chat_template(
             list(messages), add_generation_prompt=True, tokenize=False, **self.template_args
         )
-        if self.tokenizer.is_fast:  # past the wrapper, which takes most of a short prompt's time
-            return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
-        return self.tokenizer.encode(text, add_special_tokens=False)
+        return self._ids(text)
 
     def encode_answer(self, text: str) -> list[int]:
-        ids = self.tokenizer.encode(text, add_special_tokens=False)
-        return [*ids, self.tokenizer.eos_token_id]
+        return [*self._ids(text), self.tokenizer.eos_token_id]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return self._decode(tuple(token_ids))
+
+    def _ids(self, text: str) -> list[int]:
+        if self.tokenizer.is_fast:  # past the wrapper, which takes most of a short text's time
+            return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+        return self.tokenizer.encode(text, add_special_tokens=False)
 
 
 class CharChat:

@@ -1,7 +1,8 @@
 """Sampling teams on tasks."""
 
 from teamtune.rollout.collector import check_policy_map, collect
-from teamtune.rollout.records import Candidate, Group, GroupKey, Rollout, count_tokens
+from teamtune.rollout.joint import JointSampler
+from teamtune.rollout.records import Candidate, Group, GroupKey, Joint, Rollout, count_tokens
 from teamtune.rollout.sampler import Sampler, Team
 from teamtune.rollout.trajectory import TrajectorySampler
 from teamtune.rollout.tree import TreeSampler
@@ -10,6 +11,8 @@ __all__ = [
     "Candidate",
     "Group",
     "GroupKey",
+    "Joint",
+    "JointSampler",
     "Rollout",
     "Sampler",
     "Team",

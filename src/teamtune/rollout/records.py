@@ -17,6 +17,17 @@ class GroupKey:
     """Which state of that turn, where a sampler carries on more than one branch."""
 
 
+@dataclass(frozen=True)
+class Joint:
+    """One scored joint action of several agents."""
+
+    node: str
+    """The branch it opens: the `node` of the groups that follow it."""
+    reward: float
+    kept: int = 0
+    """For how many turns more the reward counts, where the branch ended early."""
+
+
 @dataclass
 class Candidate:
     """One answer to a group's prompt.
@@ -34,6 +45,8 @@ class Candidate:
     reward_local: float | None = None
     reward_team: float | None = None
     selected: bool = False
+    joints: tuple[Joint, ...] = ()
+    """The joint actions it was part of, where agents act jointly; `reward` is their mean."""
     advantage: float | None = None
     """None until credit is assigned."""
     return_: float | None = None
@@ -61,7 +74,9 @@ class Group:
         return max(rewards) - min(rewards) if len(rewards) > 1 else 0.0
 
     def __str__(self) -> str:
-        head = f"{self.key.task} | {self.key.agent} | turn {self.key.turn} | policy {self.policy}"
+        branch = f" | branch {self.key.node}" if self.key.node else ""
+        head = f"{self.key.task} | {self.key.agent} | turn {self.key.turn}{branch}"
+        head += f" | policy {self.policy}"
         lines = [head, "  > " + self.prompt.replace("\n", "\n  > ")]
         for c in self.candidates:
             reward = "failed" if c.reward is None else f"{c.reward:+.3f}"
@@ -79,9 +94,11 @@ class Rollout:
     groups: list[Group] = field(default_factory=list)
     success: bool = False
     return_: float = 0.0
-    """Change of the environment's potential, plus 1 if solved."""
+    """Change of the environment's potential, plus 1 if solved; JointSampler sums joint rewards."""
     error: str | None = None
     """Why the episode ended early: every candidate of a group failed."""
+    levels: dict[str, float] = field(default_factory=dict)
+    """Of its last reward, where the environment's rewards have levels."""
 
     @property
     def tokens(self) -> int:
@@ -94,11 +111,13 @@ class Rollout:
             "task": self.task,
             "success": self.success,
             "return": self.return_,
+            "levels": self.levels,
             "error": self.error,
             "groups": [
                 {
                     "agent": g.key.agent,
                     "turn": g.key.turn,
+                    "node": g.key.node,
                     "policy": g.policy,
                     "prompt": g.prompt,
                     "candidates": [

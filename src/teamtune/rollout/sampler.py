@@ -84,6 +84,13 @@ async def score(
 class Sampler(ABC):
     """Turns a task into a rollout. Samplers hold settings only, no state."""
 
+    max_turns: int
+    """How often each agent acts at most."""
+
+    def describe(self, num_agents: int) -> str:
+        """What a task costs, in words, where that is not plain; said before training starts."""
+        return ""
+
     @abstractmethod
     async def sample(self, env: Environment[Any], task: Task, team: Team, seed: int) -> Rollout:
         """One episode of `task`; a function of its arguments, whatever else runs beside it."""

@@ -83,6 +83,7 @@ class TreeSampler(Sampler):
             for agent in acting:
                 turns[agent] += 1
             state, rollout.success = step.state, step.success
+            rollout.levels = dict(step.info.get("levels", rollout.levels))
             if step.done:
                 break
         rollout.return_ = env.potential(state) - env.potential(start) + float(rollout.success)

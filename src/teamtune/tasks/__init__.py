@@ -1,6 +1,7 @@
 """What is to be solved."""
 
+from teamtune.tasks.datasets import DatasetTasks
 from teamtune.tasks.sources import GeneratedTasks, TaskSource, fingerprint
 from teamtune.tasks.task import Task
 
-__all__ = ["GeneratedTasks", "Task", "TaskSource", "fingerprint"]
+__all__ = ["DatasetTasks", "GeneratedTasks", "Task", "TaskSource", "fingerprint"]

@@ -26,6 +26,9 @@ class TaskSource(ABC):
     def take(self, env: object, start: int, n: int, exclude: Collection[str] = ()) -> list[Task]:
         """`n` tasks from index `start` on (modulo `count`), no fingerprint in `exclude`."""
 
+    def check(self, env: object) -> None:
+        """Raises ConfigError where `env` cannot start from a task, if that can be told at once."""
+
     @abstractmethod
     def overlap(self, other: "TaskSource") -> str | None:
         """What the two sources share, in words, or None."""

@@ -74,9 +74,10 @@ class _Row:
 def pack(groups: Sequence[Group], token_budget: int) -> list[PackedBatch]:
     """Micro-batches of at most `token_budget` tokens (rows x longest row), padding included.
 
-    Candidates that failed or sampled nothing are left out. A group that exceeds the budget is split
-    between candidates; a single candidate that exceeds it gets a batch of its own. Rows of like
-    length share a batch, so that little is padded; the order does not matter to a summed loss.
+    Candidates that failed, sampled nothing or weigh nothing are left out. A group that exceeds the
+    budget is split between candidates; a single candidate that exceeds it gets a batch of its own.
+    Rows of like length share a batch, so that little is padded; the order does not matter to a
+    summed loss.
     """
     rows = sorted((r for g in groups for r in _rows(g, token_budget)), key=lambda r: r.length)
     batches: list[PackedBatch] = []
@@ -97,14 +98,18 @@ def placeholder(prompt_ids: Sequence[int] = (0,)) -> PackedBatch:
     return _build([_Row(tuple(prompt_ids), [nothing], [0.0])])
 
 
+def packed_candidates(group: Group) -> list[Candidate]:
+    """Those that did not fail, sampled something and weigh something."""
+    return [c for c in group.candidates if c.reward is not None and c.token_ids and c.weight]
+
+
 def _rows(group: Group, token_budget: int) -> list[_Row]:
     weights: dict[tuple, float] = {}
     different: dict[tuple, Candidate] = {}
-    for c in group.candidates:
-        if c.reward is not None and c.token_ids:
-            key = (c.token_ids, c.sampling_logprobs, c.advantage)
-            different.setdefault(key, c)
-            weights[key] = weights.get(key, 0.0) + c.weight
+    for c in packed_candidates(group):
+        key = (c.token_ids, c.sampling_logprobs, c.advantage)
+        different.setdefault(key, c)
+        weights[key] = weights.get(key, 0.0) + c.weight
     rows: list[_Row] = []
     for key, candidate in different.items():
         extra = len(candidate.token_ids) - 1

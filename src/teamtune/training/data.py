@@ -36,7 +36,8 @@ class TaskDataModule(L.LightningDataModule):
             val_batch_tasks: Tasks that are evaluated at once, per rank.
 
         Raises:
-            ConfigError: Training and evaluation overlap, or a value is out of its range.
+            ConfigError: Training and evaluation overlap, the environment cannot start from a task,
+                or a value is out of its range.
         """
         super().__init__()
         for name, value in (
@@ -47,11 +48,16 @@ class TaskDataModule(L.LightningDataModule):
                 raise ConfigError(f"data.{name}: got {value}, allowed: 1 or more")
         if val.count is None:
             raise ConfigError("data.val.init_args.count: got null, allowed: a number of tasks")
+        for name, source in (("train", train), ("val", val)):
+            try:
+                source.check(environment)
+            except ConfigError as error:
+                raise ConfigError(f"data.{name}: {error}") from error
         shared = train.overlap(val)
         if shared:
             raise ConfigError(
-                f"data.val overlaps data.train in {shared}; move data.val.init_args.first_seed or "
-                "data.train.init_args.first_seed"
+                f"data.val overlaps data.train in {shared}; evaluate on other seeds "
+                "(first_seed) or rows (first, count)"
             )
         self.environment = environment
         self.train, self.val = train, val

@@ -17,7 +17,7 @@ from teamtune.algorithms import Algorithm, TokenBatch
 from teamtune.policies import Policy
 from teamtune.rollout import Group
 from teamtune.training import ranks
-from teamtune.training.batch import PackedBatch, pack, placeholder
+from teamtune.training.batch import PackedBatch, pack, packed_candidates, placeholder
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -94,9 +94,10 @@ class MultiOptimizerLoop:
             self.algorithm.denominator(groups),
             float(sum(b.weight.sum() for b in batches)),
             -float(sum((b.weight * b.sampling_logprobs).sum() for b in batches)),
+            float(sum(len(c.token_ids) for g in groups for c in packed_candidates(g))),
         ]
         totals = ranks.summed(torch.tensor(local, dtype=torch.float64, device=device)).tolist()
-        denominator, tokens, surprise = totals
+        denominator, weight, surprise, tokens = totals
         count = int(ranks.largest(len(batches), device))
         if count == 0:
             return {}
@@ -105,13 +106,13 @@ class MultiOptimizerLoop:
         sums: dict[str, Tensor] = {}
         for batch in batches:
             parts = self._backward(
-                policy, batch.to(device), temperature, denominator, surprise / tokens
+                policy, batch.to(device), temperature, denominator, surprise / weight
             )
             for key, value in parts:
                 sums[key] = sums.get(key, 0.0) + value
         names = sorted(sums)
         reduced = ranks.summed(torch.stack([sums[k].double() for k in names])).tolist()
-        metrics = {k: v / (denominator if k == "loss" else tokens) for k, v in zip(names, reduced)}
+        metrics = {k: v / (denominator if k == "loss" else weight) for k, v in zip(names, reduced)}
         norm = torch.nn.utils.clip_grad_norm_(policy.trainable_parameters(), policy.max_grad_norm)
         if isinstance(norm, DTensor):
             norm = norm.full_tensor()

@@ -14,6 +14,7 @@ from teamtune.algorithms import Algorithm
 from teamtune.errors import ConfigError
 from teamtune.inference import RolloutEngine
 from teamtune.inference.sampling import derive_seed
+from teamtune.metrics import GenerationCost, JointReturn, PassAtK
 from teamtune.policies import Policy
 from teamtune.rollout import Group, Rollout
 from teamtune.training import ranks
@@ -60,6 +61,11 @@ class TeamModule(L.LightningModule):
         self.algorithm = algorithm
         self.loop = MultiOptimizerLoop(algorithm, epochs, minibatch_tasks)
         self.success = SuccessRate()
+        self.cost = GenerationCost()
+        self.levels: JointReturn | None = None
+        """Where the environment's rewards have levels."""
+        self.passes: PassAtK | None = None
+        """Where evaluation samples further episodes."""
         self.rollout_step = 0
         self.warm_started = False
         self.training_tokens = 0
@@ -145,12 +151,24 @@ class TeamModule(L.LightningModule):
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Counts the outcomes of the episodes that the rollout callback has played."""
         self.success.update([rollout.success for rollout in self.rollouts])
+        if self.levels is not None:
+            nothing = dict.fromkeys(self.levels.maxima, 0.0)
+            self.levels.update([rollout.levels or nothing for rollout in self.rollouts])
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         self.validation_step(batch, batch_idx)
 
     def predict_step(self, batch: Any, batch_idx: int) -> list[Rollout]:
         return self.rollouts
+
+    def evaluation(self) -> dict[str, float]:
+        """What the metrics say since they were last asked, over all ranks, as `val/<name>`."""
+        found: dict[str, float] = {}
+        for metric in (self.success, self.cost, self.levels, self.passes):
+            if metric is not None:
+                found |= {f"val/{name}": value for name, value in metric.compute().items()}
+                metric.reset()
+        return found
 
     def report(self, metrics: dict[str, float]) -> None:
         """Logs metrics against the rollout step, and keeps them for callbacks to monitor."""

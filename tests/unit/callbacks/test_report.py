@@ -15,6 +15,15 @@ def test_the_table_says_what_was_reached_with_what():
     assert "97.9 %" in last and "1,234,567" in last and "4:31 min" in last and "1,000" in last
 
 
+def test_joint_rewards_and_costs_have_columns_where_rewards_have_levels():
+    rows = [Row(0, "untrained", 0.1, 0.0, 0.3, 24, 0, 5.0, 0.47, 181.3, 0.25), *ROWS]
+    head, _, first, *others = table(rows).splitlines()
+    assert "joint reward" in head and "tokens per task" in head and "seconds per task" in head
+    assert "47.0 %" in first and "181" in first and "0.25" in first
+    assert len({len(line) for line in (head, first, *others)}) == 1
+    assert "joint reward" not in table(ROWS)
+
+
 def test_the_curve_is_a_png(tmp_path):
     draw_curve(ROWS, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
