@@ -174,6 +174,7 @@ def logged(folder: Path) -> dict[tuple[int, str], float]:
                         and name != "step"
                         and "time/" not in name
                         and "per_second" not in name
+                        and "seconds_per" not in name
                     ):
                         found[int(row["step"]), name] = float(value)
     return found

@@ -2,7 +2,9 @@
 
 import logging
 import signal
+import sys
 from types import FrameType
+from typing import Any
 
 import lightning as L
 
@@ -25,6 +27,13 @@ class Interrupts(L.Callback):
         self.closing = False
         for number in (*self.CODES, signal.SIGALRM):
             signal.signal(number, self._handle)
+        report = sys.unraisablehook
+
+        def quiet(found: Any) -> None:
+            if not isinstance(found.exc_value, KeyboardInterrupt):  # a swallowed one comes again
+                report(found)
+
+        sys.unraisablehook = quiet
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.closing:

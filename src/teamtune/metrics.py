@@ -128,7 +128,10 @@ class JointReturn(Metric):
 
 
 class GenerationCost(Metric):
-    """Tokens and seconds of generation per task; rows are only comparable beside them."""
+    """Tokens and seconds per task; rows are only comparable beside them.
+
+    Seconds are those of the slowest rank, scoring included.
+    """
 
     full_state_update = False
     tokens: Tensor
@@ -139,7 +142,7 @@ class GenerationCost(Metric):
         super().__init__()
         self.add_state("tokens", torch.tensor(0), "sum")
         self.add_state("tasks", torch.tensor(0), "sum")
-        self.add_state("seconds", torch.tensor(0.0, dtype=torch.float64), "sum")
+        self.add_state("seconds", torch.tensor(0.0, dtype=torch.float64), "max")
 
     def update(self, tokens: int, seconds: float, tasks: int) -> None:
         """Adds what generating for `tasks` further tasks took, all agents and turns together."""

@@ -46,7 +46,7 @@ def test_help_shows_each_argument_s_line(capsys: Capture):
         (
             "--rollout.engine.help",
             "teamtune.inference.TransformersEngine",
-            ["Most samples decoded at once"],
+            ["Most samples in the making at once"],
         ),
         (
             "--model.policies.help",

@@ -70,6 +70,7 @@ class RolloutCallback(L.Callback):
     def check(self, module: TeamModule, env: Environment[Any]) -> None:
         """Raises ConfigError where agents, policies and models do not fit; writes nothing."""
         check_policy_map(env.agents, module.policy_map, list(module.policies))
+        self._check_turns(module, env)
         for name, policy in module.named_policies().items():
             if isinstance(policy.model, str):
                 try:
@@ -81,6 +82,21 @@ class RolloutCallback(L.Callback):
                         f"model.policies.{name}.init_args.model: cannot load {policy.model!r}: "
                         f"{str(error).splitlines()[0]}"
                     ) from error
+
+    def _check_turns(self, module: TeamModule, env: Environment[Any]) -> None:
+        """Fewer turns than an episode has would leave it without its reward."""
+        if env.schedule is None:
+            return
+        needed = max(sum(agent in step for step in env.schedule) for agent in env.agents)
+        for key, turns in (
+            ("model.algorithm.init_args.max_turns", module.algorithm.sampler.max_turns),
+            ("rollout.evaluation_turns", self.evaluation_turns),
+        ):
+            if turns not in (None, needed):
+                raise ConfigError(
+                    f"{key}: got {turns}, allowed: {needed}, for so often does an agent act in an "
+                    "episode of data.environment"
+                )
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         module = _team(pl_module)
@@ -104,7 +120,7 @@ class RolloutCallback(L.Callback):
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         module = _team(pl_module)
-        cost = module.algorithm.sampler.describe(len(_environment(trainer).agents))
+        cost = module.algorithm.sampler.describe(_environment(trainer))
         if cost:
             module.print(cost)
 

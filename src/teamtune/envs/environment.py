@@ -45,6 +45,8 @@ class Environment(ABC, Generic[State]):
     """Every role, in the order in which they first act."""
     reward_range: tuple[float, float] = (float("-inf"), float("inf"))
     """Bounds of `local` and of `team` each; `check_env` holds transitions to them."""
+    schedule: tuple[tuple[str, ...], ...] | None = None
+    """Who acts in each step of an episode, where that is fixed."""
     maxima: Mapping[str, float] = {}
     """Where a reward has levels, the largest value of each; transitions tell theirs in `info`."""
     groups: Mapping[str, tuple[str, ...]] = {}

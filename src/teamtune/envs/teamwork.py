@@ -63,7 +63,8 @@ class TeamWork(Environment[TeamState]):
     An agent always sees its own earlier answers. Those of others it sees in `sequential` and
     `discussion`, once their step is over; in `parallel` never. All agents that complete a joint
     answer get its reward as `team`, those of earlier steps 0. Phi is the latest joint reward as a
-    share of the maximum. The levels of a joint answer are in the transition's `info`.
+    share of the maximum. A transition's `info` has the `levels` of a joint answer, whether it is
+    `solved`, and how many joint answers are `remaining`.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class TeamWork(Environment[TeamState]):
         self.workflow = workflow
         self.round = round_of(workflow, roles)
         self.turns = turns
+        self.schedule = self.round * turns
         self.agents = (SOLO,) if workflow == "single" else roles
         self.maxima = dict(maxima)
         self.maximum = sum(maxima.values())
@@ -154,5 +156,11 @@ class TeamWork(Environment[TeamState]):
         done = not self.acting(after)
         rewards = {agent: Reward(team=total) for agent in actions}
         malformed = not all(answers[role].strip() for role in self.roles)
-        info = {"levels": dict(verdict.levels), "share": after.share, "malformed": malformed}
+        info = {
+            "levels": dict(verdict.levels),
+            "share": after.share,
+            "malformed": malformed,
+            "solved": verdict.success,
+            "remaining": self.turns - len(after.steps) // len(self.round),
+        }
         return Transition(after, rewards, done, done and verdict.success, info)

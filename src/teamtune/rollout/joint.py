@@ -45,6 +45,11 @@ class _Opened:
     step: Transition[Any]
     over: bool
 
+    @property
+    def solved(self) -> bool:
+        """The environment's verdict, also where the sampler ends the branch."""
+        return self.step.success or (self.over and bool(self.step.info.get("solved")))
+
 
 class JointSampler(Sampler):
     """G joint actions (or all combinations) per turn and branch (MAGRPO, arXiv 2508.04652).
@@ -53,7 +58,8 @@ class JointSampler(Sampler):
     reward and no local one is given, that reward. A joint action with a failed generation or
     transition is left out; an answer that is in no other one has reward None. A branch that ends
     early, at the threshold or in the environment's success, keeps its final reward for every
-    remaining turn, so that finishing early never pays less than failing first. The rollout's
+    remaining turn (of the environment where `info` says how many), so that finishing early never
+    pays less than failing first. The rollout's
     `success` and `levels` are those of its first branch (one draw of the team, as good as any; in a
     chain the one carried on), its `return_` the mean sum of joint rewards along a branch drawn at
     random.
@@ -116,8 +122,10 @@ class JointSampler(Sampler):
         turns = self.max_turns if self.branching == "tree" else 1
         return self._width(num_agents) ** turns
 
-    def describe(self, num_agents: int) -> str:
-        leaves = self.leaves(num_agents)
+    def describe(self, env: Environment[Any]) -> str:
+        leaves = self.leaves(len(env.agents))
+        if env.schedule and self.branching == "tree":
+            leaves = math.prod(self._width(len(step)) for step in env.schedule)
         return f"{self.pairing} joint actions, {self.branching}: {leaves:,} leaves per task"
 
     async def sample(self, env: Environment[Any], task: Task, team: Team, seed: int) -> Rollout:
@@ -175,7 +183,7 @@ class JointSampler(Sampler):
         return _Branch(
             groups + [group for branch in branches for group in branch.groups],
             sum(returns) / len(returns) if returns else None,
-            opened[0].step.success or branches[0].success,
+            opened[0].solved or branches[0].success,
             next((b.error for b in branches if b.error), None),
             branches[0].levels or dict(opened[0].step.info.get("levels", {})),
         )
@@ -201,7 +209,8 @@ class JointSampler(Sampler):
                 continue
             threshold = self.termination_threshold
             reached = threshold is not None and reward >= threshold
-            kept = remaining if reached or step.success else 0
+            left = int(step.info.get("remaining", remaining))
+            kept = left if step.success or (reached and not step.done) else 0
             label = ".".join(map(str, pick if self.pairing == "cross" else pick[:1]))
             played = Joint(f"{groups[0].key.node}/{label}", reward, kept)
             opened.append(_Opened(pick, played, step, reached or step.done))

@@ -87,7 +87,7 @@ class Sampler(ABC):
     max_turns: int
     """How often each agent acts at most."""
 
-    def describe(self, num_agents: int) -> str:
+    def describe(self, env: Environment[Any]) -> str:
         """What a task costs, in words, where that is not plain; said before training starts."""
         return ""
 

@@ -22,6 +22,8 @@ def summarize(rollouts: Sequence[Rollout], prefix: str) -> Sums:
         add("success", float(rollout.success))
         add("return", rollout.return_)
         add("broken_off", float(rollout.error is not None))
+        for level, value in rollout.levels.items():
+            add(f"level_{level}", value)
         for group in rollout.groups:
             agent = group.key.agent
             add(f"{agent}/spread", group.spread)

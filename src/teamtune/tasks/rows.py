@@ -53,6 +53,8 @@ def _jsonl(path: Path) -> Iterator[Row]:
                     raise ConfigError(
                         f"{path}:{number}: no JSON: {error.msg} at column {error.colno}"
                     ) from error
+                except (ValueError, RecursionError) as error:  # too large a number, too deep
+                    raise ConfigError(f"{path}:{number}: cannot read it: {error}") from error
                 if not isinstance(row, dict):
                     raise ConfigError(
                         f"{path}:{number}: expected a JSON object, got a {type(row).__name__}"

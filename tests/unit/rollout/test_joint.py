@@ -61,7 +61,7 @@ def test_the_joint_reward_is_the_mean_over_agents_of_team_and_local():
 def test_the_number_of_leaves_is_known_before(pairing, branching, leaves, groups):
     sampler = JointSampler(2, 3, pairing, branching)
     assert sampler.leaves(2) == leaves
-    assert sampler.describe(2).endswith(f"{leaves:,} leaves per task")
+    assert sampler.describe(Game(product)).endswith(f"{leaves:,} leaves per task")
     rollout = play(Game(product, turns=3), sampler)
     assert len(rollout.groups) == groups
     last = {j for g in rollout.groups if g.key.turn == 2 for c in g.candidates for j in c.joints}
@@ -255,3 +255,27 @@ def test_agents_in_turn_are_a_tree_of_single_actions():
 def test_settings_out_of_range_or_without_effect_are_refused(wrong):
     with pytest.raises(ConfigError, match="allowed"):
         JointSampler(**wrong)
+
+
+def test_an_early_end_is_paid_for_the_joint_answers_that_the_environment_still_has():
+    left = Transition(("1",), {a: Reward(team=3.0) for a in AGENTS}, info={"remaining": 1})
+    sampler = JointSampler(1, 4, termination_threshold=3.0)
+    (group, _) = play(Game(lambda _: left, turns=4), sampler).groups
+    assert [j.kept for c in group.candidates for j in c.joints] == [1]
+    over = Transition(("1",), {a: Reward(team=3.0) for a in AGENTS}, done=True)
+    (group, _) = play(Game(lambda _: over, turns=1), sampler).groups
+    assert [j.kept for c in group.candidates for j in c.joints] == [0]
+
+
+@pytest.mark.parametrize("solved", [True, False])
+def test_a_branch_that_the_threshold_ends_is_solved_where_the_environment_says_so(solved):
+    found = Transition(("1",), {a: Reward(team=3.0) for a in AGENTS}, info={"solved": solved})
+    rollout = play(Game(lambda _: found, turns=2), JointSampler(1, 2, termination_threshold=3))
+    assert rollout.success is solved
+
+
+def test_the_leaves_of_a_sequential_round_are_counted_step_by_step():
+    game = Game(product)
+    game.schedule = (("left",), ("right",))
+    assert JointSampler(4, 1).describe(game).endswith(" 16 leaves per task")
+    assert JointSampler(4, 1, "cross").describe(game).endswith(" 16 leaves per task")

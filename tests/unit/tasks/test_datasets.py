@@ -73,6 +73,7 @@ def test_more_tasks_than_rows_are_refused(tmp_path):
     [
         ('{"prompt": "b"', r"x.jsonl:2: no JSON: Expecting ',' delimiter at column 15"),
         ("prompt: b", "x.jsonl:2: no JSON"),
+        ('{"prompt": ' + "9" * 5000 + "}", "x.jsonl:2: cannot read it"),
         ('["b"]', "x.jsonl:2: expected a JSON object, got a list"),
         ("null", "x.jsonl:2: expected a JSON object, got a NoneType"),
         ('{"promt": "b"}', "x.jsonl:2: no field 'prompt' .did you mean 'promt'.*has: promt"),

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from teamtune.envs.sandbox.constants import constant, is_constant
 from teamtune.envs.sandbox.judges import Comparison, IsClose, Judge, Near, Truth
+from teamtune.envs.sandbox.syntax_tree import parse_tree
 from teamtune.envs.sandbox.values import Refused, encode
 
 _BUILTINS = frozenset(dir(builtins))
@@ -58,7 +59,7 @@ def take_apart(source: str) -> Assert:
     which then fails there.
     """
     try:
-        body = ast.parse(source).body
+        body = parse_tree(source).body
         if not body or not isinstance(body[-1], ast.Assert):
             return Assert(inside=source)
         prelude = body[:-1]

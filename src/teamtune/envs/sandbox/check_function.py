@@ -2,40 +2,47 @@
 
 import ast
 
+from teamtune.envs.sandbox.syntax_tree import parse_tree
+
+_DEFINITIONS = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.Import | ast.ImportFrom
+
 
 def asserts_of_check(test: str, entry_point: str) -> list[str]:
     """The asserts in the body of `check`, with `candidate` replaced by `entry_point`.
 
-    An assert takes along the statements before it whose names it uses. A loop or a branch that
-    holds asserts is one test as a whole (it cannot be protected). `assert True` is left out: every
-    program would get a share for it.
+    An assert takes along the statements before it that touch a name it uses, directly or through
+    others, or that touch no name of the test at all (a seed, for instance). A loop or a branch that
+    holds asserts, and a call of a function of the test that holds some, is one test as a whole (it
+    cannot be protected). Asserts that no program could fail are left out: every program would get a
+    share for them.
 
     Args:
         test: The source of the test module, HumanEval's field `test`.
         entry_point: The function under test.
 
     Raises:
-        ValueError: No function `check` with one argument, or no assert in it.
+        ValueError: No function `check` with one argument, or no assert in it that could fail.
     """
     try:
-        module = ast.parse(test)
+        module = parse_tree(test)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"test of {entry_point}: does not parse ({error})") from None
     checks = [s for s in module.body if isinstance(s, ast.FunctionDef) and s.name == "check"]
     if len(checks) != 1 or len(checks[0].args.args) != 1:
         raise ValueError(f"test of {entry_point}: expected one function check(candidate)")
     renamed = _Rename(checks[0].args.args[0].arg, entry_point)
-    setup = [s for s in module.body if s is not checks[0] and _binds(s)]
+    at = module.body.index(checks[0])
+    setup = [s for s in module.body[:at] + module.body[at + 1 :] if not _calls(s, {"check"})]
     found = []
     for statement in checks[0].body:
         step = renamed.visit(statement)
-        if any(isinstance(node, ast.Assert) for node in ast.walk(step)):
-            if not _is_trivial(step):
+        if _is_test(step, setup):
+            if not _cannot_fail(step):
                 found.append("\n".join(map(ast.unparse, [*_needed(setup, step), step])))
-        elif _binds(step):
+        elif not isinstance(step, ast.Pass):
             setup.append(step)
     if not found:
-        raise ValueError(f"test of {entry_point}: check() has no assert")
+        raise ValueError(f"test of {entry_point}: check() has no assert that could fail")
     return found
 
 
@@ -47,38 +54,59 @@ class _Rename(ast.NodeTransformer):
         return ast.Name(self._new, node.ctx) if node.id == self._old else node
 
 
-def _is_trivial(step: ast.stmt) -> bool:
-    """`assert True`, which holds for every program."""
-    match step:
-        case ast.Assert(test=ast.Constant(value=value)):
-            return bool(value)
-    return False
-
-
-def _binds(step: ast.stmt) -> set[str]:
-    """Names that a statement defines."""
-    names = {
-        node.id
-        for node in ast.walk(step)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    if isinstance(step, ast.Import | ast.ImportFrom):
-        names |= {(alias.asname or alias.name).partition(".")[0] for alias in step.names}
+def _is_test(step: ast.stmt, setup: list[ast.stmt]) -> bool:
+    """Whether running `step` tries asserts: it holds some, or calls a function that does."""
     if isinstance(step, ast.FunctionDef | ast.ClassDef):
-        names.add(step.name)
-    return names
+        return False
+    testers = {s.name for s in setup if isinstance(s, ast.FunctionDef) and _has_assert(s)}
+    return _has_assert(step) or _calls(step, testers)
+
+
+def _has_assert(step: ast.stmt) -> bool:
+    return any(isinstance(node, ast.Assert) for node in ast.walk(step))
+
+
+def _calls(step: ast.stmt, names: set[str]) -> bool:
+    calls = (node.func for node in ast.walk(step) if isinstance(node, ast.Call))
+    return any(isinstance(called, ast.Name) and called.id in names for called in calls)
+
+
+def _cannot_fail(step: ast.stmt) -> bool:
+    """An assert of literals alone, or of a tuple, which is true whatever it holds."""
+    if not isinstance(step, ast.Assert):
+        return False
+    names = any(isinstance(node, ast.Name) for node in ast.walk(step.test))
+    return not names or (isinstance(step.test, ast.Tuple) and bool(step.test.elts))
+
+
+def _touched(step: ast.stmt) -> set[str]:
+    """Names that a statement defines, changes or reads."""
+    return _bound(step) | {node.id for node in ast.walk(step) if isinstance(node, ast.Name)}
+
+
+def _bound(step: ast.stmt) -> set[str]:
+    """Names that a statement gives a value."""
+    if isinstance(step, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).partition(".")[0] for alias in step.names}
+    if isinstance(step, ast.FunctionDef | ast.ClassDef):
+        return {step.name}
+    names = (node for node in ast.walk(step) if isinstance(node, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
 def _needed(setup: list[ast.stmt], step: ast.stmt) -> list[ast.stmt]:
-    """The statements of `setup` that `step` needs, directly or through others, in order."""
+    """The statements of `setup` that `step` depends on, in order.
+
+    One that gives no name a value, `items.append(1)` or `random.seed(0)`, may change what it
+    touches; it comes along where that is wanted, or is a module.
+    """
+    modules = {n for s in setup if isinstance(s, ast.Import | ast.ImportFrom) for n in _bound(s)}
     chosen: list[ast.stmt] = []
-    wanted = _uses(step)
+    wanted = _touched(step)
     for earlier in reversed(setup):
-        if _binds(earlier) & wanted:
+        bound, touched = _bound(earlier), _touched(earlier)
+        changes = bound if bound and isinstance(earlier, _DEFINITIONS) else touched
+        if changes & wanted or (not bound and touched & modules):
             chosen.append(earlier)
-            wanted |= _uses(earlier)
+            wanted |= _touched(earlier)
     return chosen[::-1]
-
-
-def _uses(step: ast.stmt) -> set[str]:
-    return {node.id for node in ast.walk(step) if isinstance(node, ast.Name)}

@@ -14,6 +14,7 @@ from teamtune.tasks import Task
 
 MARK = "[SECOND]"
 """The line with which a single agent parts its two texts."""
+_MARK_LINE = re.compile(r"^[ \t]*\[second\]", re.IGNORECASE | re.MULTILINE)
 _BLANK_LINE = re.compile(r"\n\s*\n")
 
 
@@ -58,10 +59,9 @@ class Writing(TeamWork):
         return Verdict(levels, levels["total"] >= self.success_share * self.maximum)
 
     def split(self, text: str) -> dict[str, str]:
-        """The texts before and after the first line `[SECOND]`, or else the first blank line."""
-        first, mark, second = text.strip().partition(MARK)
-        if not mark:
-            first, second = (*_BLANK_LINE.split(text.strip(), maxsplit=1), "")[:2]
+        """The texts before and after a line that begins with `[SECOND]`, or else a blank line."""
+        border = _MARK_LINE if _MARK_LINE.search(text) else _BLANK_LINE
+        first, second = (*border.split(text.strip(), maxsplit=1), "")[:2]
         return dict(zip(self.pair, (first.strip(), second.strip())))
 
     def sample_actions(self, state: TeamState, agent: str) -> list[str]:

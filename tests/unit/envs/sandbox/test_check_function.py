@@ -32,6 +32,45 @@ def test_straight_lines_loops_and_what_they_need():
     assert "assert f(rng.randint(0, 9)) > poly([1], 2)" in loop
 
 
+def check(*lines):
+    return "def check(c):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (
+            ["a = [1]", "a.append(2)", "assert c(a) == 3"],
+            ["a = [1]\na.append(2)\nassert f(a) == 3"],
+        ),
+        (["d = {}", "d['k'] = 1", "assert c(d) == 1"], ["d = {}\nd['k'] = 1\nassert f(d) == 1"]),
+        (
+            ["def t(x, y):", "    assert c(x) == y", "t(1, 2)", "t(2, 4)"],
+            [f"def t(x, y):\n    assert f(x) == y\nt({x}, {2 * x})" for x in (1, 2)],
+        ),
+        (
+            ["import random", "random.seed(1)", "assert c(2) == 1"],
+            ["import random\nrandom.seed(1)\nassert f(2) == 1"],
+        ),
+        (
+            ["a = []", "for i in range(3):", "    a.append(i)", "assert c(a) == 3"],
+            ["a = []\nfor i in range(3):\n    a.append(i)\nassert f(a) == 3"],
+        ),
+        (["assert (c(1) == 2, 'm')", "assert 1 == 1", "assert c(1) == 2"], ["assert f(1) == 2"]),
+        (["b = 1", "b2 = 2", "assert c(b2) == 1"], ["b2 = 2\nassert f(b2) == 1"]),
+    ],
+)
+def test_what_a_test_takes_along(lines, found):
+    assert asserts_of_check(check(*lines), "f") == found
+
+
+def test_a_function_of_the_module_that_asserts_is_tried_where_it_is_called(sandbox):
+    test = "def near(g, x, y):\n    assert g(x) == y\n" + check("near(c, 1, 2)", "near(c, 2, 4)")
+    tests = asserts_of_check(test, "f")
+    assert len(tests) == 2
+    assert sandbox.run_tests_sync("def f(x): return 2", tests).passed == 1
+
+
 def test_they_run(sandbox):
     result = sandbox.run_tests_sync(
         "def f(x): return 2 if x == 1 else 0 if x == 3 else 9", asserts_of_check(TEST, "f")
@@ -41,7 +80,15 @@ def test_they_run(sandbox):
 
 
 @pytest.mark.parametrize(
-    "test", ["x = 1", "def check(a, b):\n    assert a", "def check(c):\n    pass", "def check("]
+    "test",
+    [
+        "x = 1",
+        "def check(a, b):\n    assert a",
+        "def check(c):\n    pass",
+        "def check(",
+        "def check(c):\n    assert True",
+        "def check(c):\n    assert (c(1) == 2, 'm')",
+    ],
 )
 def test_other_shapes_are_errors_that_name_the_task(test):
     with pytest.raises(ValueError, match="test of f"):

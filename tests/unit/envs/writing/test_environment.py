@@ -141,7 +141,9 @@ def test_the_reward_is_shared_and_its_levels_are_told():
     environment = TLDR()
     last = step(environment, environment.reset(POST), concise=FIRST, detailed=SECOND)
     reward = environment.joint_reward(FIRST.strip(), SECOND.strip())
-    assert last.info == {"levels": reward, "share": reward["total"] / 3, "malformed": False}
+    assert last.info["levels"] == reward and last.info["share"] == reward["total"] / 3
+    assert (last.info["malformed"], last.info["remaining"]) == (False, 0)
+    assert last.info["solved"] is (reward["total"] >= 0.85 * 3)
     metric = JointReturn(environment.maxima, environment.groups)
     metric.update([last.info["levels"]])
     assert metric.compute()["return_share"] == pytest.approx(last.info["share"])
