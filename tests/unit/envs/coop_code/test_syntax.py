@@ -5,6 +5,8 @@ import pytest
 from teamtune.envs.coop_code.syntax import (
     adds_work,
     code_of,
+    given_of,
+    join,
     preamble_of,
     returns_value,
     split_program,
@@ -152,13 +154,115 @@ def test_work_of_ones_own(body):
 def test_a_program_by_one_agent_is_parted_at_the_helper():
     program = "import math\ndef aux(x):\n    return math.sqrt(x)\ndef f(x):\n    return aux(x) + 1"
     helper, rest = split_program(f"```python\n{program}\n```")
-    assert helper == "import math\n\ndef aux(x):\n    return math.sqrt(x)"
-    assert rest == "import math\n\ndef f(x):\n    return aux(x) + 1"
+    assert helper == "import math\ndef aux(x):\n    return math.sqrt(x)"
+    assert rest == "def f(x):\n    return aux(x) + 1"
     assert split_program("def f(x):\n    return x") == ("", "def f(x):\n    return x")
     assert split_program("no program") == ("", "")
 
 
 def test_what_a_problem_gives_stays():
     prompt = "import math\n\n\ndef given(x):\n    return x\n\n\ndef f(x):\n    '''Text.'''\n"
-    assert preamble_of(prompt, "f") == "import math\n\ndef given(x):\n    return x"
+    assert preamble_of(prompt, "f") == "import math\n\n\ndef given(x):\n    return x"
+    assert given_of(prompt, "f") == "import math\ndef given(x):\n    return x"
+    assert given_of("import math\ndef f(x):\n    'text'", "f") == ""
+    assert given_of("def stub(x):\n    'text'\ndef f(x):\n    'text'", "f") == ""
     assert preamble_of("def f(x:", "f") == ""
+
+
+F = "def f():\n    return 1"
+BLOCK = f"```python\n{F}\n```"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Ex:\n```text\nf(1)\n```\nCode:\n" + BLOCK,
+        "```text\n" + F + "\n```",
+        "```bash\npip\n```\n\n" + BLOCK + "\n",
+        "1. Code:\n   ```python\n   def f():\n       return 1\n   ```",
+        "```Python 3\n" + F + "\n```",
+        "```{python}\n" + F + "\n```",
+        "~~~python\n" + F + "\n~~~",
+        "```python\nprint(f())\n```\n" + BLOCK,
+        "```python\nclass A:\n    def g(self): pass\n```\n" + BLOCK,
+        "```python\nasync def g(): pass\n```\n" + BLOCK,
+        "```python\ndef f(:\n```\n" + BLOCK,
+        "Sure! " + BLOCK,
+        BLOCK.replace("\n", "\r\n"),
+        "Sure:\n\n```python\n" + F,
+    ],
+)
+def test_fences_of_all_kinds(answer):
+    assert code_of(answer) == F
+
+
+def test_a_block_without_a_function_is_the_last_choice():
+    assert code_of("```python\nx =\n```\n```python\nx = 1\n```") == "x = 1"
+    assert code_of("```python\ndef f(:\n```\n```python\nx = 1\n```") == "def f(:"
+    assert code_of("`" * 5000) == ""
+    fence_inside = 'def f():\n    """\n    ```\n    x\n    ```\n    """'
+    assert code_of(fence_inside) == fence_inside
+
+
+@pytest.mark.parametrize(
+    ("after", "defined"),
+    [
+        ("aux = None", False),
+        ("if True:\n    def aux(x): pass", False),
+        ("for aux in [1]: pass", False),
+        ("def g():\n    global aux\n    aux = 1", False),
+        ("def g(aux):\n    aux = 1", True),
+    ],
+)
+def test_the_last_meaning_of_a_name_holds(after, defined):
+    assert returns_value(f"def aux(x):\n    return x\n{after}", "aux") is defined
+
+
+def test_a_deep_function_still_returns():
+    assert returns_value("def aux(x):\n    return " + "+".join(["1"] * 400), "aux")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "{}\nf = lambda x: x * 2",
+        "{}\ndef g(x):\n    return x * 2\nfor f in [g]:\n    pass",
+        "{}\nif True:\n    def f(x):\n        return x * 2",
+        "def real(g):\n    return lambda x: x * 2\n@real\n{}",
+        "def cache(g):\n    return lambda x: x * 2\n@cache\n{}",
+        "cache = lambda g: lambda x: x * 2\n@cache\n{}",
+    ],
+)
+def test_another_function_in_the_place_of_the_entry_point(program):
+    assert not uses_helper(program.format("def f(x):\n    return aux(x) + x"), "f")
+
+
+@pytest.mark.parametrize("decorator", ["functools.cache", "lru_cache", "lru_cache(maxsize=None)"])
+def test_a_cache_does_not_replace_the_entry_point(decorator):
+    program = f"import functools\nfrom functools import lru_cache\n@{decorator}\n"
+    program += "def f(x):\n    return aux(x) + f(x - 1)"
+    assert uses_helper(program, "f") and adds_work(program, "f")
+
+
+def test_parting_keeps_comments_and_decorators():
+    above = "# sums\n@cache\ndef aux(x):\n    return x  # all"
+    below = "@cache\ndef f(x):\n    return aux(x)  # and back"
+    assert split_program(f"{below}\n\n{above}") == (above, below)
+    assert split_program(f"{above}\n{below}\n# end") == (above, f"{below}\n# end")
+
+
+def test_imports_from_the_future_go_first():
+    future = "from __future__ import annotations"
+    assert join(["import math", f"{future}\nx = 1", "", f"{future}; y = 2"]) == (
+        f"{future}\n\nimport math\n\npass\nx = 1\n\npass; y = 2\n"
+    )
+    assert join(["x = '__future__"]) == "x = '__future__\n"
+
+
+def test_a_wrapper_of_a_wrapper_adds_nothing():
+    wrapper = (
+        "def g(x):\n    return aux(x)\n\n\ndef f(x: int | None) -> list[int]:\n    return g(x)"
+    )
+    assert uses_helper(wrapper, "f") and not adds_work(wrapper, "f")
+    assert adds_work(wrapper.replace("aux(x)", "aux(x) + x"), "f")
+    assert adds_work(wrapper.replace("return g(x)", "return list(map(g, x))"), "f")
