@@ -103,7 +103,7 @@ class CoopCode(TeamWork):
         """What each level gives to a pair of answers, by name, and their sum as `total`.
 
         It is both the reward and the metric. Without an entry point that returns something, or
-        where one of the two does not parse or is empty, the levels after that are 0; without a
+        where one of the two does not parse, the levels after that are 0; without a
         passed test the team's cooperation is. One agent alone (`single`) may do without a helper.
 
         Args:
@@ -141,8 +141,7 @@ class CoopCode(TeamWork):
         written = join([helper, main]) if alone else main
         earned["entry_point"] = float(returns_value(written, name))
         if earned["entry_point"]:
-            both = alone or is_program(helper)
-            earned["syntax"] = float(both and is_program(program))
+            earned["syntax"] = float(is_program(program))
         if earned["syntax"]:
             result = await self.sandbox.run_tests(program, _asserts(task.data["test"], name))
             earned["tests"] = result.passed / result.total

@@ -69,11 +69,11 @@ def test_everything_is_worth_four(env):
         (HELPER, "", 0.4),
         (HELPER, "I cannot.", 0.4),
         (HELPER, "def mean(values):\n    print(1)", 0.4),
-        ("def aux(:", MAIN, 0.6),  # no code in the answer
-        ("I cannot.", ALONE, 0.6),
-        ("# later", ALONE, 0.6),
+        ("def aux(:", MAIN, 0.6 + 0.5),  # no code in the answer; aux is then unknown
+        ("I cannot.", ALONE, 0.6 + 0.5 + 1.0),
+        ("# later", ALONE, 0.6 + 0.5 + 1.0),
         ("```python\ndef aux(:\n```", MAIN, 0.6),  # a block that does not parse
-        ("", ALONE, 0.6),
+        ("", ALONE, 0.6 + 0.5 + 1.0),
         ("x = 1", ALONE, 0.6 + 0.5 + 1.0),
         (HELPER, ALONE, 0.4 + 0.6 + 0.5 + 1.0),
         ("def aux(values):\n    return sum(values) / len(values)", THIN, 3.0),
