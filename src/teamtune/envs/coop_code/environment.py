@@ -103,8 +103,8 @@ class CoopCode(TeamWork):
         """What each level gives to a pair of answers, by name, and their sum as `total`.
 
         It is both the reward and the metric. Without an entry point that returns something, or
-        where one of the two does not parse, the levels after that are 0; without a
-        passed test the team's cooperation is. One agent alone (`single`) may do without a helper.
+        where the two do not parse together, the levels after that are 0; without a passed test the
+        team's cooperation is.
 
         Args:
             task: The problem.
