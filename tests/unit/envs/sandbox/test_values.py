@@ -91,7 +91,9 @@ class Claims:
 
 
 @pytest.mark.parametrize(
-    "value", [EqualInt(1), Claims(), object(), [object()], iter(()), range(3), {1: {2: print}}]
+    "value",
+    [EqualInt(1), Claims(), object(), [object()], iter(()), range(3), {1: {2: print}}],
+    ids=["own ==", "own class", "object", "in a list", "iterator", "range", "in a dict"],
 )
 def test_other_types_are_refused(value):
     with pytest.raises(Refused):
