@@ -3,15 +3,16 @@
 import ast
 import builtins
 import doctest
+import keyword
 import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from teamtune.envs.coop_code.cooperation import ALTERATIONS, adds_work
 from teamtune.envs.coop_code.syntax import (
     HELPER,
-    adds_work,
     code_of,
     given_of,
     is_program,
@@ -22,7 +23,6 @@ from teamtune.envs.coop_code.syntax import (
     preamble_of,
     returns_value,
     split_program,
-    uses_helper,
 )
 from teamtune.envs.sandbox import Sandbox, SandboxResult, asserts_of_check
 from teamtune.envs.sandbox.syntax_tree import parse_tree
@@ -94,17 +94,20 @@ class CoopCode(TeamWork):
         for name in ("prompt", "entry_point", "test"):
             if not isinstance(task.data.get(name), str) or not task.data[name].strip():
                 raise ValueError(f"task {task.id}: {name!r} must be a text that is not empty")
-        if not task.data["entry_point"].isidentifier():
-            raise ValueError(f"task {task.id}: 'entry_point' must be a function's name")
-        _asserts(task.data["test"], task.data["entry_point"])
+        name = task.data["entry_point"]
+        if not name.isidentifier() or keyword.iskeyword(name) or name == HELPER:
+            raise ValueError(
+                f"task {task.id}: 'entry_point' must be a function's name other than {HELPER}"
+            )
+        _asserts(task.data["test"], name)
         return super().reset(task)
 
     async def joint_reward(self, task: Task, helper: str, main: str) -> dict[str, float]:
         """What each level gives to a pair of answers, by name, and their sum as `total`.
 
         It is both the reward and the metric. Without an entry point that returns something, or
-        where the two do not parse together, the levels after that are 0; without a passed test the
-        team's cooperation is.
+        where the two do not parse together, the levels after that are 0. The helper is used where a
+        test that passes would fail if it returned something else; without a passed test it is not.
 
         Args:
             task: The problem.
@@ -134,6 +137,7 @@ class CoopCode(TeamWork):
     ) -> tuple[dict[str, float], SandboxResult | None]:
         name, helper, main = task.data["entry_point"], code_of(helper), code_of(main)
         alone = self.workflow == "single"
+        asserts = _asserts(task.data["test"], name)
         program = _program(task, helper, main)
         earned = dict.fromkeys(MAXIMA, 0.0)
         result = None
@@ -143,14 +147,29 @@ class CoopCode(TeamWork):
         if earned["entry_point"]:
             earned["syntax"] = float(is_program(program))
         if earned["syntax"]:
-            result = await self.sandbox.run_tests(program, _asserts(task.data["test"], name))
+            result = await self.sandbox.run_tests(program, asserts)
             earned["tests"] = result.passed / result.total
-        if earned["tests"] and earned["helper"]:
-            earned["calls_helper"] = float(uses_helper(main, name))
+        if result is not None and earned["helper"]:
+            needed = await self._needs_helper(task, helper, main, asserts, result)
+            earned["calls_helper"] = float(needed)
         if earned["calls_helper"]:
             earned["adds_work"] = float(adds_work(main, name))
         levels = {level: MAXIMA[level] * share for level, share in earned.items()}
         return levels | {"total": sum(levels.values())}, result
+
+    async def _needs_helper(
+        self, task: Task, helper: str, main: str, asserts: list[str], result: SandboxResult
+    ) -> bool:
+        """Whether any assert that held in `result` fails where the helper returns another value."""
+        held = [a for a, verdict in zip(asserts, result.verdicts) if verdict == "passed"]
+        if not held or HELPER not in names_read(main):
+            return False
+        for altered in ALTERATIONS:
+            program = _program(task, f"{helper}\n\n\n{altered}", main)
+            again = await self.sandbox.run_tests(program, held)
+            if again.passed < again.total:
+                return True
+        return False
 
     async def _tell(
         self, task: Task, answers: Mapping[str, str], levels: Mapping[str, float]
@@ -159,10 +178,10 @@ class CoopCode(TeamWork):
         if self.feedback == "plain":
             return dict.fromkeys(self.agents, "It can still be better.")
         examples = examples_of(task.data["prompt"])
+        helper, main = (code_of(answers[role]) for role in self.roles)
         result = None
         if examples and levels["syntax"]:
-            program = _program(task, *(code_of(answers[role]) for role in self.roles))
-            result = await self.sandbox.run_tests(program, examples)
+            result = await self.sandbox.run_tests(_program(task, helper, main), examples)
         passed = result is not None and result.status == "passed"
         if self.feedback == "passed":
             said = f"All examples hold: {_yes(passed)}."
@@ -175,15 +194,16 @@ class CoopCode(TeamWork):
         ]
         if examples:
             lines.append(f"All examples hold: {_yes(passed)}")
-        lines.append(f"The result of {HELPER} is used: {_yes(self._cooperates(task, answers))}")
+        if result is not None and result.passed:
+            needed = await self._needs_helper(task, helper, main, examples, result)
+            lines.append(f"They depend on what {HELPER} returns: {_yes(needed)}")
+        working = adds_work(main, task.data["entry_point"])
+        lines.append(f"{task.data['entry_point']} adds work of its own: {_yes(working)}")
         if self.feedback == "details" and result is not None and not passed:
             failed = [e for e, v in zip(examples, result.verdicts) if v != "passed"]
             lines += [f"Does not hold: {example}" for example in failed[:3]]
             lines += [f"Error: {_kind(result)}"] if result.error else []
         return dict.fromkeys(self.agents, "\n".join(lines))
-
-    def _cooperates(self, task: Task, answers: Mapping[str, str]) -> bool:
-        return uses_helper(code_of(answers["main"]), task.data["entry_point"])
 
 
 def examples_of(prompt: str) -> list[str]:
@@ -198,7 +218,7 @@ def _asserts_of(function: Any) -> list[str]:
     for example in _examples(function):
         source, want = example.source.strip(), example.want.strip()
         try:
-            parse_tree(source, "eval")
+            tried = ast.unparse(parse_tree(source, "eval"))
         except (ValueError, SyntaxError, RecursionError, MemoryError):  # a statement
             set_before |= names_bound(source)
             continue
@@ -207,7 +227,7 @@ def _asserts_of(function: Any) -> list[str]:
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
         if not names_read(source) & set_before:
-            asserts.append(f"assert {source} == {want}")
+            asserts.append(f"assert ({tried}) == {want}")
     return asserts
 
 

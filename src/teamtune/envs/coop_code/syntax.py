@@ -1,4 +1,4 @@
-"""What a pair of programs shows on its syntax tree: who defines what, and who really uses whom.
+"""Programs taken out of answers, put together and taken apart, and what they define.
 
 Pure functions of source text, which raise for none: whatever does not parse defines nothing.
 """
@@ -7,10 +7,9 @@ import ast
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 
-from teamtune.envs.coop_code.live import SCOPES, UNTELLABLE, bound, live, read
+from teamtune.envs.coop_code.flow import SCOPES, bound, reachable, read
 from teamtune.envs.sandbox.syntax_tree import parse_tree
 
 HELPER = "aux"
@@ -18,11 +17,6 @@ HELPER = "aux"
 _FENCE = re.compile(
     r"(?:^|(?<=\s))(```+|~~~+)[ \t]*([^\n`]*)\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S
 )
-_WORK = (
-    ast.BinOp | ast.BoolOp | ast.UnaryOp | ast.Compare | ast.Subscript | ast.JoinedStr
-    | ast.For | ast.While | ast.AugAssign | ast.ListComp | ast.SetComp | ast.DictComp
-    | ast.GeneratorExp | ast.Match
-)  # fmt: skip
 _DEFINING = (*SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 
 
@@ -77,55 +71,11 @@ def returns_value(source: str, name: str) -> bool:
     function = _defined(_meanings(tree), name) if tree else None
     if function is None:
         return False
-    with suppress(*UNTELLABLE):  # then nothing counts as dead
-        function = live(function)
-    pending: list[ast.AST] = [*function.body]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Return) and node.value and not _is_none(node.value):
-            return True
-        if not isinstance(node, (*SCOPES, ast.Lambda)):
-            pending += ast.iter_child_nodes(node)
-    return False
-
-
-def uses_helper(main: str, entry_point: str) -> bool:
-    """Whether the entry point calls the helper of the other agent and uses what it returns.
-
-    The call may be in a function that the entry point mentions. It counts neither where it cannot
-    be reached, nor where its value is dropped, nor where `main` gives the helper's name to
-    something of its own. What only values can tell, a tree cannot: `n * 2 + 0 * aux(n)`, a
-    condition that never holds, `globals()["aux"] = ...` and `exec` all pass.
-    """
-    tree = parse(main)
     try:
-        if tree is None or {HELPER, "*"} & _bound(tree):
-            return False
-        return any(map(_uses, _reached(tree, entry_point)))
-    except UNTELLABLE:
-        return False
-
-
-def adds_work(main: str, entry_point: str) -> bool:
-    """Whether the entry point does more than to hand its arguments to the helper and back.
-
-    Work is an operation, a comparison, an item, a loop, a condition, or a call of anything but the
-    helper and functions of `main`, whose own work counts. Dead code is none, nor is a condition
-    that is a constant or does not matter. Work that changes nothing, as in `aux(n) + 0`, still is.
-    """
-    tree = parse(main)
-    try:
-        functions = _reached(tree, entry_point) if tree else []
-        nodes = [node for function in functions for node in _nodes(function)]
-        own = {HELPER, *(function.name for function in functions)}
-        for node in nodes:
-            if isinstance(node, ast.FunctionDef):
-                own.add(node.name)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-                own |= _bound(node)
-        return any(_is_work(node, own) for node in nodes)
-    except UNTELLABLE:
-        return False
+        results = [v for flow in reachable(function) if flow.targets is None for v in flow.values]
+    except RecursionError:  # too deep to tell what can be reached
+        return True
+    return any(not _is_none(value) for value in results)
 
 
 def split_program(answer: str) -> tuple[str, str]:
@@ -142,7 +92,7 @@ def split_program(answer: str) -> tuple[str, str]:
     if tree is None or helper is None:
         return "", source
     kept = tree.body[: tree.body.index(helper) + 1]
-    reads = [{name.id for name in read([step])} for step in kept]
+    reads = [set(read([step])) for step in kept]
     readers = Counter(name for names in reads for name in names)
     gone: set[int] = set()
     for step, names in list(zip(kept, reads))[-2::-1]:
@@ -177,7 +127,7 @@ def join(parts: Iterable[str]) -> str:
 
 def preamble_of(prompt: str, entry_point: str) -> str:
     """What a problem's prompt defines beside the entry point: imports and given functions."""
-    tree = parse(prompt)
+    prompt, tree = _completed(prompt)
     if tree is None:
         return ""
     lines = set(range(1, prompt.count("\n") + 2))
@@ -192,7 +142,7 @@ def given_of(prompt: str, entry_point: str) -> str:
 
     A function without more than a docstring is for the agents to write.
     """
-    tree = parse(prompt)
+    prompt, tree = _completed(prompt)
     body = tree.body if tree else []
     given = [
         step
@@ -205,6 +155,14 @@ def given_of(prompt: str, entry_point: str) -> str:
     return _cut(prompt, {line for step in (*imports, *given) for line in _lines(step)})
 
 
+def _completed(prompt: str) -> tuple[str, ast.Module | None]:
+    """A prompt and its tree; one that ends in a bare signature gets a body."""
+    for source in (prompt, f"{prompt.rstrip()}\n    pass\n"):
+        if tree := parse(source):
+            return source, tree
+    return prompt, None
+
+
 def names_bound(source: str) -> set[str]:
     """All names to which `source` gives a meaning somewhere."""
     tree = parse(source)
@@ -214,7 +172,7 @@ def names_bound(source: str) -> set[str]:
 def names_read(source: str) -> set[str]:
     """All names that `source` reads somewhere."""
     tree = parse(source)
-    return {name.id for name in read([tree])} if tree else set()
+    return set(read([tree])) if tree else set()
 
 
 def _lines(step: ast.stmt) -> range:
@@ -254,71 +212,5 @@ def _defined(last: Mapping[str, ast.stmt], name: str) -> ast.FunctionDef | None:
     return step if isinstance(step, ast.FunctionDef) and step.name == name else None
 
 
-def _reached(tree: ast.Module, entry_point: str) -> list[ast.FunctionDef]:
-    """The live part of the entry point and of the functions it mentions, directly or not."""
-    last = _meanings(tree)
-    reached: dict[str, ast.FunctionDef] = {}
-    pending = [entry_point]
-    while pending:
-        name = pending.pop()
-        function = _defined(last, name)
-        if function is None or name in reached or not _is_itself(last, function):
-            continue
-        reached[name] = live(function)
-        pending += [mentioned.id for mentioned in read(reached[name].body)]
-    return list(reached.values())
-
-
-def _is_itself(last: Mapping[str, ast.stmt], function: ast.FunctionDef) -> bool:
-    """Whether no decorator may have put another function in its place."""
-    for decorator in function.decorator_list:
-        named = decorator.func if isinstance(decorator, ast.Call) else decorator
-        path = ast.unparse(named).split(".")
-        known = path[-1] in ("cache", "lru_cache") and path[:-1] in ([], ["functools"])
-        if not known or not isinstance(last.get(path[0]), ast.Import | ast.ImportFrom | None):
-            return False
-    return True
-
-
-def _nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    return (node for step in function.body for node in ast.walk(step))
-
-
-def _uses(function: ast.FunctionDef) -> bool:
-    """Whether a live function calls the helper other than for nothing.
-
-    The helper handed to another function, `map(aux, items)` for instance, is a call as well.
-    """
-    nodes = list(_nodes(function))
-    dropped = {node.value for node in nodes if isinstance(node, ast.Expr)}
-    for call in (node for node in nodes if isinstance(node, ast.Call)):
-        given = [*call.args, *(word.value for word in call.keywords)]
-        if any(_is_helper(value) for value in given):
-            return True
-        if _is_helper(call.func) and call not in dropped:
-            return True
-    return False
-
-
-def _is_helper(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == HELPER
-
-
-def _is_work(node: ast.AST, own: set[str]) -> bool:
-    """Whether a live node does something; `own` are the functions whose calls alone do not."""
-    if isinstance(node, _WORK):
-        return not _is_constant(node)
-    if isinstance(node, ast.If | ast.IfExp):
-        return not _is_constant(node.test)
-    if isinstance(node, ast.Call):
-        return not (isinstance(node.func, ast.Name) and node.func.id in own)
-    return False
-
-
 def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_constant(node: ast.AST) -> bool:
-    """Whether an expression depends on nothing."""
-    return not any(isinstance(n, ast.Name | ast.Call | ast.Attribute) for n in ast.walk(node))

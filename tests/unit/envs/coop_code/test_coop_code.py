@@ -158,7 +158,8 @@ def test_it_keeps_the_contract(workflow, sandbox):
             "mean is defined and returns something: yes\n"
             "The two parts form a program: yes\n"
             "All examples hold: no\n"
-            "The result of aux is used: yes",
+            "They depend on what aux returns: yes\n"
+            "mean adds work of its own: yes",
         ),
     ],
 )
@@ -181,13 +182,13 @@ def tell(feedback, main, sandbox):
 
 def test_details_name_what_fails_of_the_examples_and_nothing_of_the_tests(sandbox):
     told = tell("details", MAIN.replace("/ len(values)", "* 0.5"), sandbox)
-    assert "Does not hold: assert mean([5]) == 5.0" in told and "[1, 3]" not in told
+    assert "Does not hold: assert (mean([5])) == 5.0" in told and "[1, 3]" not in told
     assert not any(line.strip() in told for line in TEST.splitlines()[1:])
     assert "ZeroDivisionError" in tell("details", MAIN.replace("len(values)", "0"), sandbox)
 
 
 def test_the_examples_of_a_prompt():
-    assert examples_of(PROMPT) == ["assert mean([1, 3]) == 2.0", "assert mean([5]) == 5.0"]
+    assert examples_of(PROMPT) == ["assert (mean([1, 3])) == 2.0", "assert (mean([5])) == 5.0"]
     lines = [
         "def f(x):",
         "'''",
@@ -209,6 +210,8 @@ def test_the_examples_of_a_prompt():
         ({"prompt": PROMPT, "entry_point": "mean"}, "'test' must be a text"),
         ({"prompt": " ", "entry_point": "mean", "test": TEST}, "'prompt' must be a text"),
         ({"prompt": PROMPT, "entry_point": "1", "test": TEST}, "must be a function's name"),
+        ({"prompt": PROMPT, "entry_point": "def", "test": TEST}, "must be a function's name"),
+        ({"prompt": PROMPT, "entry_point": "aux", "test": TEST}, "other than aux"),
         ({"prompt": PROMPT, "entry_point": "mean", "test": "def check(:"}, "does not parse"),
         ({"prompt": PROMPT, "entry_point": "mean", "test": "x = 1"}, "expected one function"),
     ],
@@ -293,9 +296,12 @@ def test_details_hold_no_word_that_the_program_chose(sandbox):
 
 
 def test_an_example_that_needs_an_earlier_one_is_left_out():
+    for source, want in (("f(2) # twice", "4"), ("f(1) == 2", "True"), ("not f(0)", "True")):
+        prompt = f'def f(x):\n    """\n    >>> {source}\n    {want}\n    """'
+        assert examples_of(prompt) == [f"assert ({source.partition(' #')[0]}) == {want}"]
     lines = ["def f(x):", "'''", ">>> s = [1]", ">>> f(s)", "1", ">>> f([s for s in [2]])", "2"]
     lines += [">>> f([y for y in [3]])", "3", ">>> f([y for y in [4]])", "4", "'''"]
-    wanted = ["assert f([y for y in [3]]) == 3", "assert f([y for y in [4]]) == 4"]
+    wanted = ["assert (f([y for y in [3]])) == 3", "assert (f([y for y in [4]])) == 4"]
     assert examples_of("\n    ".join(lines)) == wanted
 
 
