@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
+from teamtune.envs import Environment
 from teamtune.rollout import Group, Sampler
 
 
@@ -38,6 +40,9 @@ class Algorithm(ABC):
     sampler: Sampler
     needs_reference: bool = False
     entropy_coef: float = 0.0
+
+    def check(self, env: Environment[Any]) -> None:
+        """Raises ConfigError where the algorithm could not learn from `env`."""
 
     @abstractmethod
     def assign_credit(self, groups: Sequence[Group]) -> None:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from teamtune.algorithms.losses import (
     kl_estimate,
     policy_gradient,
 )
+from teamtune.envs import Environment
 from teamtune.errors import ConfigError
 from teamtune.rollout import Candidate, Group, Joint, JointSampler
 from teamtune.rollout.joint import Branching, Pairing
@@ -55,6 +56,7 @@ class MAGRPO(Algorithm):
             branching: `tree` goes on from every joint action, `chain` from one.
             select: Which joint action a chain carries on: the `best` (ties at random) or `random`.
             termination_threshold: A branch ends where the joint reward reaches this; null: never.
+                Evaluation plays all turns, for a team in use does not know its reward.
             baseline: What a return is compared with: `mean`, `leave_one_out` (MARLOO) or `max`
                 (MAReMax) of its group.
             scale: `std` divides by the group's standard deviation, `none` does not.
@@ -105,6 +107,13 @@ class MAGRPO(Algorithm):
         self.clip = clip
         self.kl_coef = kl_coef
         self.needs_reference = kl_coef > 0
+
+    def check(self, env: Environment[Any]) -> None:
+        if env.delayed and not self.gamma:
+            raise ConfigError(
+                "model.algorithm.init_args.gamma: got 0, allowed: more than 0 with the workflow of "
+                "data.environment (all but the last step of a round are rewarded by later ones)"
+            )
 
     def assign_credit(self, groups: Sequence[Group]) -> None:
         tasks: dict[str, list[Group]] = defaultdict(list)

@@ -45,7 +45,8 @@ class RolloutCallback(L.Callback):
             evaluation_turns: Turns per agent in evaluation; null takes the algorithm's.
             evaluation_samples: Further episodes per evaluation task, sampled as in training, for
                 the unbiased pass@k; 0 plays the greedy one alone.
-            max_failed: Training stops when a larger share of a step's candidates failed.
+            max_failed: A run stops when a larger share of the candidates of a step, or of an
+                evaluation, failed.
 
         Raises:
             ConfigError: A sampling whose distribution is not the one that the trainer scores.
@@ -66,10 +67,12 @@ class RolloutCallback(L.Callback):
         self.max_failed = max_failed
         self._evaluated = 0.0
         self._evaluation: list[Any] = []
+        self._failures: set[str] = set()
 
     def check(self, module: TeamModule, env: Environment[Any]) -> None:
         """Raises ConfigError where agents, policies and models do not fit; writes nothing."""
         check_policy_map(env.agents, module.policy_map, list(module.policies))
+        module.algorithm.check(env)
         self._check_turns(module, env)
         for name, policy in module.named_policies().items():
             if isinstance(policy.model, str):
@@ -145,14 +148,7 @@ class RolloutCallback(L.Callback):
         metrics["rollout/total_tokens"] = float(module.training_tokens)
         metrics["time/rollout"] = slowest
         module.report(metrics)
-        if metrics.get("rollout/failed", 0.0) > self.max_failed:
-            reasons = {
-                c.error or c.stop_reason for g in groups for c in g.candidates if c.reward is None
-            }
-            raise RuntimeError(
-                f"{metrics['rollout/failed']:.0%} of the candidates failed, more than "
-                f"rollout.max_failed = {self.max_failed:.0%}: {'; '.join(sorted(reasons)[:3])}"
-            )
+        self._refuse_failures(metrics.get("rollout/failed", 0.0), _failures(rollouts))
 
     def on_validation_batch_start(
         self,
@@ -181,12 +177,13 @@ class RolloutCallback(L.Callback):
             ]
             module.passes.update([[r.success for r in of_task] for of_task in zip(*sampled)])
         self._evaluation.append((summarize(module.rollouts, "val"), count_tokens(module.rollouts)))
+        self._failures |= _failures(module.rollouts)
 
     on_test_batch_start = on_validation_batch_start
     on_predict_batch_start = on_validation_batch_start
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._evaluated, self._evaluation = 0.0, []
+        self._evaluated, self._evaluation, self._failures = 0.0, [], set()
 
     on_test_start = on_validation_start
 
@@ -198,6 +195,7 @@ class RolloutCallback(L.Callback):
         metrics["val/tokens"] = float(sum(n for part in parts for _, n in part[0]))
         metrics["time/evaluation"] = max(part[1] for part in parts)
         module.report(metrics)
+        self._refuse_failures(metrics.get("val/failed", 0.0), self._failures)
 
     on_test_epoch_end = on_validation_epoch_end
 
@@ -212,6 +210,13 @@ class RolloutCallback(L.Callback):
             engine.close()
         module.engines = {}
 
+    def _refuse_failures(self, share: float, reasons: set[str]) -> None:
+        if share > self.max_failed:
+            raise RuntimeError(
+                f"{share:.0%} of the candidates failed, more than "
+                f"rollout.max_failed = {self.max_failed:.0%}: {'; '.join(sorted(reasons)[:3])}"
+            )
+
     @staticmethod
     def _collect(
         trainer: L.Trainer,
@@ -222,6 +227,12 @@ class RolloutCallback(L.Callback):
     ) -> list[Rollout]:
         env = _environment(trainer)
         return collect(env, tasks, sampler, module.engines, module.policy_map, seed)
+
+
+def _failures(rollouts: Sequence[Rollout]) -> set[str]:
+    """Why candidates failed."""
+    candidates = (c for rollout in rollouts for group in rollout.groups for c in group.candidates)
+    return {c.error or c.stop_reason for c in candidates if c.reward is None}
 
 
 def _environment(trainer: L.Trainer) -> Environment[Any]:

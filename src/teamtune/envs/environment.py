@@ -47,6 +47,8 @@ class Environment(ABC, Generic[State]):
     """Bounds of `local` and of `team` each; `check_env` holds transitions to them."""
     schedule: tuple[tuple[str, ...], ...] | None = None
     """Who acts in each step of an episode, where that is fixed."""
+    delayed: bool = False
+    """Whether an agent's step may be rewarded only by what later steps earn."""
     maxima: Mapping[str, float] = {}
     """Where a reward has levels, the largest value of each; transitions tell theirs in `info`."""
     groups: Mapping[str, tuple[str, ...]] = {}

@@ -97,6 +97,7 @@ class TeamWork(Environment[TeamState]):
         self.round = round_of(workflow, roles)
         self.turns = turns
         self.schedule = self.round * turns
+        self.delayed = len(self.round) > 1
         self.agents = (SOLO,) if workflow == "single" else roles
         self.maxima = dict(maxima)
         self.maximum = sum(maxima.values())

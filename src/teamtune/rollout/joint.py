@@ -178,7 +178,9 @@ class JointSampler(Sampler):
         rest = iter(below)
         branches = [_Branch() if o.over else next(rest) for o in opened]
         returns = [
-            o.joint.reward + b.return_ for o, b in zip(opened, branches) if b.return_ is not None
+            o.joint.reward * (1 + o.joint.kept) + b.return_
+            for o, b in zip(opened, branches)
+            if b.return_ is not None
         ]
         return _Branch(
             groups + [group for branch in branches for group in branch.groups],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from teamtune.envs import Environment, Transition
+from teamtune.errors import ConfigError
 from teamtune.inference import Completion, RolloutEngine, Sampling
 from teamtune.inference.sampling import derive_seed
 from teamtune.rollout.records import Candidate, Group, GroupKey, Rollout
@@ -55,7 +56,8 @@ async def score(
     """The transition of each joint action, None where a generation or the environment failed.
 
     Equal texts are played once, for a transition is a function of state and actions. This is the
-    environment boundary: an exception becomes `error` on the candidates, never a reward.
+    environment boundary: an exception becomes `error` on the candidates, never a reward; only a
+    ConfigError, from an environment that can score nothing, gets through.
     """
     answered = [
         None
@@ -71,7 +73,7 @@ async def score(
     steps: list[Transition[Any] | None] = []
     for joint, action in zip(joints, answered):
         outcome = None if action is None else found[action]
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, Exception) and not isinstance(outcome, ConfigError):
             for candidate in joint.values():
                 candidate.error = f"{type(outcome).__name__}: {outcome}"
             outcome = None

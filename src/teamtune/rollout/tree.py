@@ -78,7 +78,7 @@ class TreeSampler(Sampler):
             rollout.groups += groups
             step = await self._step(env, state, groups, seed)
             if step is None:
-                rollout.error = "no candidate could be carried on"
+                rollout.error, rollout.levels = "no candidate could be carried on", {}
                 break
             for agent in acting:
                 turns[agent] += 1

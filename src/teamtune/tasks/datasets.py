@@ -32,7 +32,8 @@ class DatasetTasks(TaskSource):
             path: A `.jsonl`, `.jsonl.gz` or `.parquet` file, or the name of a data set on the
                 Hugging Face hub.
             fields: What a task takes from a row: the task's name of a field, and the column that
-                holds it. The first one is what is to be solved; overlap is looked for in it.
+                holds it. The first one is what is to be solved; overlap is looked for in it,
+                under its name in the training data.
             split: Split of a data set from the hub, e.g. `train`; files have none.
             first: Rows to leave out at the beginning.
             count: Rows to take; null takes all.
@@ -123,14 +124,15 @@ def compare(train: DatasetTasks, evaluation: DatasetTasks) -> Overlap:
     """Looks for every evaluation row's text, and for its runs of eight words, in training."""
     texts: dict[tuple[str, ...], str] = {}
     runs: dict[tuple[str, ...], str] = {}
+    field = next(iter(train.fields))
     for task in train.tasks:
-        words, place = _words(train, task), train.places[task.id]
+        words, place = _words(task, field), train.places[task.id]
         texts.setdefault(words, place)
         for run in _runs(words):
             runs.setdefault(run, place)
     exact, phrases = [], []
     for task in evaluation.tasks:
-        words, place = _words(evaluation, task), evaluation.places[task.id]
+        words, place = _words(task, field), evaluation.places[task.id]
         shared = next((run for run in _runs(words) if run in runs), None)
         if words in texts:
             exact.append(f"{place} = {texts[words]}")
@@ -139,8 +141,8 @@ def compare(train: DatasetTasks, evaluation: DatasetTasks) -> Overlap:
     return Overlap(len(evaluation.tasks), tuple(exact), tuple(phrases))
 
 
-def _words(source: DatasetTasks, task: Task) -> tuple[str, ...]:
-    text = str(task.data[next(iter(source.fields))])
+def _words(task: Task, field: str) -> tuple[str, ...]:
+    text = str(task.data.get(field, next(iter(task.data.values()))))
     return tuple(_WORD.findall(text.lower())) or (text,)
 
 

@@ -1,4 +1,4 @@
-"""The rollout callback refuses turns that do not fit the environment's episodes."""
+"""The rollout callback refuses what cannot be learned from: turns that do not fit, failures."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,10 +7,12 @@ import pytest
 
 from teamtune.algorithms import MAGRPO
 from teamtune.callbacks import RolloutCallback
+from teamtune.callbacks.rollout import _failures
 from teamtune.envs import PlanPath
 from teamtune.envs.writing import TLDR
 from teamtune.errors import ConfigError
 from teamtune.inference import Sampling
+from teamtune.rollout import Candidate, Group, GroupKey, Rollout
 
 
 def check(env: Any, max_turns: int, evaluation_turns: int | None = None) -> None:
@@ -33,3 +35,21 @@ def test_a_joint_answer_needs_as_many_turns_as_its_workflow_has(workflow, needed
 
 def test_games_have_no_fixed_number():
     check(PlanPath(), 3, 7)
+
+
+@pytest.mark.parametrize("workflow", ["sequential", "discussion"])
+def test_steps_that_later_ones_are_rewarded_for_need_a_return(workflow):
+    for gamma in (0.5, 1.0):
+        MAGRPO(gamma).check(TLDR(workflow))
+    with pytest.raises(ConfigError, match="gamma: got 0, allowed: more than 0"):
+        MAGRPO(0, max_turns=2, branching="chain").check(TLDR(workflow))
+    MAGRPO(0).check(TLDR("parallel"))
+
+
+def test_an_evaluation_in_which_too_much_failed_is_refused():
+    failed = Candidate("", (), (), "failed", 0, error="it broke")
+    rollout = Rollout("t", [Group(GroupKey("t", "a", 0), "p", "", (1,), [failed])])
+    callback = RolloutCallback(lambda *_: None, Sampling(), max_failed=0.5)  # type: ignore[arg-type,return-value]
+    callback._refuse_failures(0.5, _failures([rollout]))
+    with pytest.raises(RuntimeError, match="51% of the candidates failed.*50%: it broke"):
+        callback._refuse_failures(0.51, _failures([rollout]))

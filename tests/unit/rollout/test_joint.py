@@ -279,3 +279,11 @@ def test_the_leaves_of_a_sequential_round_are_counted_step_by_step():
     game.schedule = (("left",), ("right",))
     assert JointSampler(4, 1).describe(game).endswith(" 16 leaves per task")
     assert JointSampler(4, 1, "cross").describe(game).endswith(" 16 leaves per task")
+
+
+def test_the_return_counts_a_reward_that_is_kept_in_every_turn_it_is_kept_for():
+    rollout = play(Game(product, turns=3), JointSampler(1, 3, termination_threshold=0.0))
+    ((joint,),) = (c.joints for c in rollout.groups[0].candidates)
+    assert joint.kept == 2 and rollout.return_ == 3 * joint.reward
+    won_early = Transition(("1",), {a: Reward(team=3.0) for a in AGENTS}, True, True)
+    assert play(Game(lambda _: won_early, turns=2), JointSampler(1, 2)).return_ == 6.0

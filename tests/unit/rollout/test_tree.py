@@ -182,6 +182,16 @@ def test_an_episode_in_which_everything_fails_ends_and_says_so():
     assert [c.reward for c in rollout.groups[0].candidates] == [None, None]
 
 
+def test_an_environment_that_can_score_nothing_ends_the_run():
+    class Unable(Numbers):
+        async def transition(self, state, actions):
+            raise ConfigError("no sandbox here")
+
+    engines = {"p": ScriptedEngine(lambda prompt, seed: "1")}
+    with pytest.raises(ConfigError, match="no sandbox here"):
+        collect(Unable(), [Task("0")], TreeSampler(2, 1), engines, {"speaker": "p"})
+
+
 class Pair(Environment[Turn]):
     """Two agents speak at once; each local reward is its own number, the team's their product."""
 

@@ -261,3 +261,10 @@ def test_the_shipped_samples_do_not_overlap(pytestconfig):
         sources = [DatasetTasks(str(folder / f"{n}.jsonl"), {field: field}) for n in (train, val)]
         found = compare(*sources)
         assert (found.exact, found.phrases) == ((), ())
+
+
+def test_overlap_is_looked_for_in_the_field_that_both_have(tmp_path):
+    written(tmp_path / "x.jsonl", {"prompt": "the same", "name": "f"})
+    train = DatasetTasks(str(tmp_path / "x.jsonl"), {"prompt": "prompt", "name": "name"})
+    val = DatasetTasks(str(tmp_path / "x.jsonl"), {"name": "name", "prompt": "prompt"})
+    assert len(compare(train, val).exact) == len(compare(val, train).exact) == 1

@@ -15,8 +15,10 @@ from teamtune.envs.sandbox.syntax_tree import parse_tree
 HELPER = "aux"
 """The helper's name, which both agents are told."""
 _FENCE = re.compile(
-    r"(?:^|(?<=\s))(```+|~~~+)[ \t]*([^\n`]*)\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S
+    r"(?:^|(?<![`~]))(```+|~~~+)[ \t]*([^\n`]*)\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S
 )
+_LAST_FENCE = re.compile(r"(```+|~~~+)\s*\Z")
+"""One that ends a line of the program instead of a line of its own."""
 _DEFINING = (*SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 
 
@@ -42,6 +44,7 @@ def _blocks(answer: str) -> list[str]:
     if parse(answer.strip()) is not None:
         return [answer.strip()]
     fenced = [(label.strip().lower(), body) for _, label, body in _FENCE.findall(answer)]
+    fenced = [(label, _LAST_FENCE.sub("", body)) for label, body in fenced]
     found = [(label, textwrap.dedent(body).strip("\n")) for label, body in fenced]
     python = [body for label, body in found if not label or "py" in label]
     return python or [body for _, body in found]

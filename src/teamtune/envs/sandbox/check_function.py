@@ -14,7 +14,7 @@ def asserts_of_check(test: str, entry_point: str) -> list[str]:
     others, or that touch no name of the test at all (a seed, for instance). A loop or a branch that
     holds asserts, and a call of a function of the test that holds some, is one test as a whole (it
     cannot be protected). Asserts that no program could fail are left out: every program would get a
-    share for them.
+    share for them: of literals alone, of the function's mere existence, of a call and itself.
 
     Args:
         test: The source of the test module, HumanEval's field `test`.
@@ -24,9 +24,15 @@ def asserts_of_check(test: str, entry_point: str) -> list[str]:
         ValueError: No function `check` with one argument, or no assert in it that could fail.
     """
     try:
-        module = parse_tree(test)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        found = _asserts_in(parse_tree(test), entry_point)
+    except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"test of {entry_point}: does not parse ({error})") from None
+    if not found:
+        raise ValueError(f"test of {entry_point}: check() has no assert that could fail")
+    return found
+
+
+def _asserts_in(module: ast.Module, entry_point: str) -> list[str]:
     checks = [s for s in module.body if isinstance(s, ast.FunctionDef) and s.name == "check"]
     if len(checks) != 1 or len(checks[0].args.args) != 1:
         raise ValueError(f"test of {entry_point}: expected one function check(candidate)")
@@ -37,12 +43,11 @@ def asserts_of_check(test: str, entry_point: str) -> list[str]:
     for statement in checks[0].body:
         step = renamed.visit(statement)
         if _is_test(step, setup):
-            if not _cannot_fail(step):
-                found.append("\n".join(map(ast.unparse, [*_needed(setup, step), step])))
+            parts = [*_needed(setup, step), step]
+            if not _cannot_fail(step) and any(_tries(part, entry_point) for part in parts):
+                found.append("\n".join(map(ast.unparse, parts)))
         elif not isinstance(step, ast.Pass):
             setup.append(step)
-    if not found:
-        raise ValueError(f"test of {entry_point}: check() has no assert that could fail")
     return found
 
 
@@ -72,11 +77,24 @@ def _calls(step: ast.stmt, names: set[str]) -> bool:
 
 
 def _cannot_fail(step: ast.stmt) -> bool:
-    """An assert of literals alone, or of a tuple, which is true whatever it holds."""
+    """An assert of literals alone, of a tuple, which is always true, or that a thing is itself."""
     if not isinstance(step, ast.Assert):
         return False
     names = any(isinstance(node, ast.Name) for node in ast.walk(step.test))
+    if isinstance(step.test, ast.Compare) and isinstance(step.test.ops[0], ast.Eq):
+        sides = [step.test.left, *step.test.comparators]
+        if len({ast.dump(side) for side in sides}) == 1:
+            return True
     return not names or (isinstance(step.test, ast.Tuple) and bool(step.test.elts))
+
+
+def _tries(step: ast.stmt, entry_point: str) -> bool:
+    """Whether a statement calls the function, or hands it to another one that may."""
+    for call in (node for node in ast.walk(step) if isinstance(node, ast.Call)):
+        given = [] if isinstance(call.func, ast.Name) and call.func.id == "callable" else call.args
+        if any(isinstance(n, ast.Name) and n.id == entry_point for n in (call.func, *given)):
+            return True
+    return False
 
 
 def _touched(step: ast.stmt) -> set[str]:

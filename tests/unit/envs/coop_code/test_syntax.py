@@ -163,6 +163,8 @@ BLOCK = f"```python\n{F}\n```"
         "```python\nasync def g(): pass\n```\n" + BLOCK,
         "```python\ndef f(:\n```\n" + BLOCK,
         "Sure! " + BLOCK,
+        "Sure:" + BLOCK + "\nThat is it.",
+        "```python\n" + F + "```",
         BLOCK.replace("\n", "\r\n"),
         "Sure:\n\n```python\n" + F,
     ],

@@ -87,6 +87,12 @@ def test_they_run(sandbox):
         "def check(c):\n    pass",
         "def check(",
         "def check(c):\n    assert True",
+        "def check(c):\n    assert callable(c)",
+        "def check(c):\n    assert c is not None",
+        "import math\ndef check(c):\n    assert math.pi > 3",
+        "X = 3\ndef check(c):\n    assert X == 3",
+        "def check(c):\n    assert tuple(c(1)) == tuple(f(1))",
+        "def check(c):\n    assert c(1) == " + "+".join(["1"] * 5000),
         "def check(c):\n    assert (c(1) == 2, 'm')",
     ],
 )
