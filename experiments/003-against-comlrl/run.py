@@ -19,7 +19,7 @@ ROOT = HERE.parents[1]
 OUTPUT = ROOT / "outputs" / "003"
 POSTS = ROOT / "configs/writing/data/tldr_train.jsonl"
 MODEL = ROOT / "models" / "smollm2"
-STEPS, POSTS_PER_STEP, GENERATIONS, NEW_TOKENS, LEARNING_RATE = 4, 2, 8, 64, 3.0e-5
+STEPS, POSTS_PER_STEP, GENERATIONS, NEW_TOKENS, LEARNING_RATE = 2, 4, 8, 96, 1.0e-5
 
 
 def theirs() -> list[dict[str, float]]:

@@ -31,7 +31,7 @@ def test_help_shows_each_argument_s_line(capsys: Capture):
         "Tasks of one rollout step, over all ranks.",
         "Rollout steps between checkpoints",
         "Logits are divided by it before sampling",
-        "Training stops when a larger share",
+        "A run stops when a larger share",
         "Largest difference of a token's log-prob",
     ):
         assert line in fit, line
