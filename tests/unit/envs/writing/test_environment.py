@@ -202,7 +202,7 @@ def test_prompts_of_ones_own(tmp_path):
 @pytest.mark.parametrize("workflow", WORKFLOWS)
 def test_a_team_plays_every_workflow(workflow):
     environment = TLDR(workflow)
-    engine = ScriptedEngine(lambda prompt, k: SECOND if "Write the detailed" in prompt else FIRST)
+    engine = ScriptedEngine(lambda prompt, k: SECOND if "Write a detailed" in prompt else FIRST)
     policy_map = dict.fromkeys(environment.agents, "team")
     (rollout,) = collect(environment, [POST], TrajectorySampler(2), {"team": engine}, policy_map)
     assert rollout.error is None
@@ -223,7 +223,7 @@ def test_every_workflow_can_be_sampled_jointly(workflow, turns):
     environment = TLDR(workflow)
 
     def answer(prompt, seed):
-        return "short" if seed % 2 else SECOND if "Write the detailed" in prompt else FIRST
+        return "short" if seed % 2 else SECOND if "Write a detailed" in prompt else FIRST
 
     policy_map = dict.fromkeys(environment.agents, "team")
     sampler = JointSampler(2, turns, pairing="cross")
