@@ -25,8 +25,8 @@ def asserts_of_check(test: str, entry_point: str) -> list[str]:
     """
     try:
         found = _asserts_in(parse_tree(test), entry_point)
-    except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"test of {entry_point}: does not parse ({error})") from None
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"test of {entry_point}: {error}") from None
     if not found:
         raise ValueError(f"test of {entry_point}: check() has no assert that could fail")
     return found
@@ -35,7 +35,7 @@ def asserts_of_check(test: str, entry_point: str) -> list[str]:
 def _asserts_in(module: ast.Module, entry_point: str) -> list[str]:
     checks = [s for s in module.body if isinstance(s, ast.FunctionDef) and s.name == "check"]
     if len(checks) != 1 or len(checks[0].args.args) != 1:
-        raise ValueError(f"test of {entry_point}: expected one function check(candidate)")
+        raise ValueError("expected one function check(candidate)")
     renamed = _Rename(checks[0].args.args[0].arg, entry_point)
     at = module.body.index(checks[0])
     setup = [s for s in module.body[:at] + module.body[at + 1 :] if not _calls(s, {"check"})]

@@ -212,7 +212,7 @@ def test_the_examples_of_a_prompt():
         ({"prompt": PROMPT, "entry_point": "1", "test": TEST}, "must be a function's name"),
         ({"prompt": PROMPT, "entry_point": "def", "test": TEST}, "must be a function's name"),
         ({"prompt": PROMPT, "entry_point": "aux", "test": TEST}, "other than aux"),
-        ({"prompt": PROMPT, "entry_point": "mean", "test": "def check(:"}, "does not parse"),
+        ({"prompt": PROMPT, "entry_point": "mean", "test": "def check(:"}, "invalid syntax"),
         ({"prompt": PROMPT, "entry_point": "mean", "test": "x = 1"}, "expected one function"),
     ],
 )

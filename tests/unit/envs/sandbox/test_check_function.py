@@ -86,6 +86,7 @@ def test_they_run(sandbox):
         "def check(a, b):\n    assert a",
         "def check(c):\n    pass",
         "def check(",
+        "def check(c):\n    assert c(1) == '\0'",
         "def check(c):\n    assert True",
         "def check(c):\n    assert callable(c)",
         "def check(c):\n    assert c is not None",
