@@ -1,10 +1,11 @@
 """Runs what experiment 002 compares and gathers its tables and plot.
 
-python experiments/002-writing-team/run.py [run ...]      runs: magrpo_0 magrpo_1 magrpo_2 single
-                                                          sequential discussion; none named: all
-Every run is one `python -m src` command. What it logs to MLflow about held-out posts, rollouts and
-time is kept by step in results/<run>.json. The untrained pair, which is the parallel workflow, is
-step 0 of each training run.
+python experiments/002-writing-team/run.py [run ...]
+
+Runs: magrpo_0 magrpo_1 magrpo_2 parallel single sequential discussion; none named: all. Each is a
+`python -m src` command or two: training evaluates on 24 held-out posts as it goes (the curve); its
+last checkpoint, like every untrained workflow, is evaluated on 40 posts that nothing was chosen on
+(the table). results/<run>.json keeps both.
 """
 
 import json
@@ -16,25 +17,39 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results"
+FINAL = "configs/writing/data/tldr_final.jsonl"
 PAIR, SINGLE = "configs/writing/smollm2_cpu.yaml", "configs/writing/smollm2_single_cpu.yaml"
 TRAINED = {f"magrpo_{seed}": seed for seed in range(3)}
-BASELINES = {"single": SINGLE, "sequential": PAIR, "discussion": PAIR}
+UNTRAINED = {"parallel": PAIR, "single": SINGLE, "sequential": PAIR, "discussion": PAIR}
 LEVELS = ("structure", "length_ratio", "unique_ratio", "style", "coherence")
 
 
 def run(name: str) -> None:
-    """One run through the command; keeps what it logs about the held-out posts."""
-    folder = f"outputs/002/{name}"
+    """Trains what is to be trained, evaluates it on the final posts, and keeps both."""
+    results: dict[str, Any] = {}
+    config, overlay, checkpoint = f"configs/writing/tldr_{name}.yaml", PAIR, []
     if name in TRAINED:
-        command = ["fit", "--config", "configs/writing/tldr_magrpo.yaml", "--config", PAIR]
-        command += ["--seed_everything", str(TRAINED[name])]
+        config = "configs/writing/tldr_magrpo.yaml"
+        folder = command("fit", name, config, PAIR, "--seed_everything", str(TRAINED[name]))
+        results["steps"] = logged(f"outputs/002/{name}")
+        checkpoint = ["--ckpt_path", str(folder / "checkpoints/last.ckpt")]
     else:
-        command = ["validate", "--config", f"configs/writing/tldr_{name}.yaml"]
-        command += ["--config", BASELINES[name]]
-    command += ["--config", "configs/engine/vllm.yaml", "--trainer.default_root_dir", folder]
-    subprocess.run([sys.executable, "-m", "src", *command], cwd=ROOT, check=True)
+        overlay = UNTRAINED[name]
+    posts = ["--data.val.init_args.path", FINAL]
+    folder = command("validate", f"{name}_final", config, overlay, *posts, *checkpoint)
+    results["final"] = json.loads((folder / "evaluations.json").read_text())[0]
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(logged(folder), indent=1) + "\n")
+    (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+def command(verb: str, name: str, config: str, overlay: str, *options: str) -> Path:
+    """`python -m src` with vLLM; returns the folder of this run."""
+    root = ROOT / "outputs/002" / name
+    parts = [verb, "--config", config, "--config", overlay, "--config", "configs/engine/vllm.yaml"]
+    parts += ["--rollout.engine.init_args.kv_cache_gib", "0.25"]
+    parts += ["--trainer.default_root_dir", f"outputs/002/{name}", *options]
+    subprocess.run([sys.executable, "-m", "src", *parts], cwd=ROOT, check=True)
+    return max(root.glob("run-*"))
 
 
 def logged(folder: str) -> list[dict[str, float]]:
@@ -62,27 +77,21 @@ def gather() -> None:
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    rows: list[tuple[str, dict[str, Any]]] = []
-    for name in [*BASELINES, *TRAINED]:
-        path = RESULTS / f"{name}.json"
-        if not path.exists():
-            continue
-        points = [p for p in json.loads(path.read_text()) if "val/return_share" in p]
-        shares = [100 * p["val/return_share"] for p in points]
-        if name in TRAINED:
-            axes.plot([p["step"] for p in points], shares, marker="o", ms=3, label=name)
-            rows.append((f"untrained pair (step 0 of {name})", points[0]))
-        else:
-            axes.axhline(shares[-1], ls="--", lw=1, color="0.5")
-            axes.annotate(name, (0, shares[-1]), fontsize=8, va="bottom")
-        rows.append((name, points[-1]))
     print("| run | joint reward | " + " | ".join(LEVELS) + " | tokens per post | s per post |")
     print("|" + "---|" * (len(LEVELS) + 4))
-    for label, point in rows:
-        levels = " | ".join(f"{point[f'val/level_{level}']:.2f}" for level in LEVELS)
+    for name in [*UNTRAINED, *TRAINED]:
+        if not (RESULTS / f"{name}.json").exists():
+            continue
+        kept = json.loads((RESULTS / f"{name}.json").read_text())
+        points = [p for p in kept.get("steps", []) if "val/return_share" in p]
+        if points:
+            shares = [100 * p["val/return_share"] for p in points]
+            axes.plot([p["step"] for p in points], shares, marker="o", ms=3, label=name)
+        final = kept["final"]
+        levels = " | ".join(f"{final['levels'][level]:.2f}" for level in LEVELS)
         print(
-            f"| {label} | {100 * point['val/return_share']:.1f} % | {levels} "
-            f"| {point['val/tokens_per_task']:.0f} | {point['val/seconds_per_task']:.1f} |"
+            f"| {name} | {100 * final['share']:.1f} % | {levels} "
+            f"| {final['tokens_per_task']:.0f} | {final['seconds_per_task']:.1f} |"
         )
     axes.axhline(85, lw=1, color="tab:red")
     axes.set(xlabel="rollout step", ylabel="joint reward on held-out posts, % of the largest")
@@ -93,6 +102,6 @@ def gather() -> None:
 
 
 if __name__ == "__main__":
-    for chosen in sys.argv[1:] or [*TRAINED, *BASELINES]:
+    for chosen in sys.argv[1:] or [*TRAINED, *UNTRAINED]:
         run(chosen)
     gather()

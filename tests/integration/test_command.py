@@ -1,5 +1,6 @@
 """The command as a user meets it: help, all four subcommands, folders, seeds, silence."""
 
+import json
 import os
 import subprocess
 import sys
@@ -91,6 +92,10 @@ def test_fit_then_validate_test_and_predict(
         assert "no --ckpt_path: evaluating" in capsys.readouterr().out
     folders = sorted(p.name for p in (tmp_path / "outputs").iterdir())
     assert folders == [f"run-{n:03d}" for n in range(1, 8)]
+    trained, untrained = (
+        json.loads((tmp_path / f"outputs/run-00{n}/evaluations.json").read_text()) for n in (2, 3)
+    )
+    assert [row["step"] for row in trained + untrained] == [2, 0]
     assert len((tmp_path / "outputs/run-006/rollouts.jsonl").read_text().splitlines()) == 2
     assert {path: path.read_bytes() for path in before} == before
     assert statuses(tmp_path) == ["FINISHED"]

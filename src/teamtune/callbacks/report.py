@@ -1,7 +1,7 @@
 """The run at a glance: evaluation before training, a learning curve, and a closing table."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,13 @@ class Row:
     """Mean joint reward as a share of the largest, where rewards have levels."""
     tokens_per_task: float = 0.0
     seconds_per_task: float = 0.0
+    levels: dict[str, float] = field(default_factory=dict)
+    """Mean of every level of the joint reward, by name."""
 
 
 HEAD = ("", "success", "95 % interval", "tasks", "training tokens", "wall time")
 MORE = ("joint reward", "tokens per task", "seconds per task")
+LEVEL = "val/level_"
 
 
 def table(rows: list[Row]) -> str:
@@ -132,11 +135,14 @@ class Report(L.Callback):
                 metrics.get("val/return_share"),
                 metrics["val/tokens_per_task"],
                 per_task,
+                {k[len(LEVEL) :]: v for k, v in metrics.items() if k.startswith(LEVEL)},
             )
         )
         if fitting:
+            self._write(module, self.rows)
             self._draw(trainer, module)
         else:
+            self._write(module, self.rows[-1:])
             self._print(module, self.rows[-1:])
 
     on_test_end = on_validation_end
@@ -156,11 +162,14 @@ class Report(L.Callback):
             )
 
     @rank_zero_only
+    def _write(self, module: TeamModule, rows: list[Row]) -> None:
+        text = json.dumps([asdict(r) for r in rows], indent=1)
+        (module.run_dir / "evaluations.json").write_text(text + "\n")
+
+    @rank_zero_only
     def _draw(self, trainer: L.Trainer, module: TeamModule) -> None:
         path = module.run_dir / "learning_curve.png"
         draw_curve(self.rows, path)
-        rows = json.dumps([asdict(r) for r in self.rows], indent=1)
-        (module.run_dir / "evaluations.json").write_text(rows + "\n")
         for logger in trainer.loggers:
             if isinstance(logger, MLFlowLogger):
                 logger.experiment.log_artifact(logger.run_id, str(path))

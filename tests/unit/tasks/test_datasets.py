@@ -256,6 +256,8 @@ def test_the_shipped_samples_do_not_overlap(pytestconfig):
     folder = pytestconfig.rootpath / "configs/writing/data"
     for train, val, field in (
         ("tldr_train", "tldr_test", "prompt"),
+        ("tldr_train", "tldr_final", "prompt"),
+        ("tldr_test", "tldr_final", "prompt"),
         ("arxiv_train", "arxiv_val", "abstract_text"),
     ):
         sources = [DatasetTasks(str(folder / f"{n}.jsonl"), {field: field}) for n in (train, val)]

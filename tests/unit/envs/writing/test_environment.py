@@ -292,11 +292,12 @@ def test_the_samples_are_disjoint_complete_and_of_the_announced_length():
     def read(name):
         return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
 
-    train, test = read("tldr_train.jsonl"), read("tldr_test.jsonl")
-    assert (len(train), len(test)) == (60, 24)
-    assert all(set(row) == {"prompt", "completion"} for row in train + test)
-    posts = [row["prompt"].split("POST: ")[1].removesuffix("\n\nTL;DR:") for row in train + test]
+    parts = [read(f"tldr_{part}.jsonl") for part in ("train", "test", "final")]
+    assert [len(part) for part in parts] == [60, 24, 40]
+    rows = [row for part in parts for row in part]
+    assert all(set(row) == {"prompt", "completion"} for row in rows)
+    posts = [row["prompt"].split("POST: ")[1].removesuffix("\n\nTL;DR:") for row in rows]
     abstracts = [row["abstract_text"] for n in ("train", "val") for row in read(f"arxiv_{n}.jsonl")]
     assert len(abstracts) == 20
     assert all(60 <= len(text.split()) <= 150 for text in posts + abstracts)
-    assert len(set(posts)) == 84
+    assert len(set(posts)) == 124
