@@ -46,7 +46,7 @@ def command(verb: str, name: str, config: str, overlay: str, *options: str) -> P
     """`python -m src` with vLLM; returns the folder of this run."""
     root = ROOT / "outputs/002" / name
     parts = [verb, "--config", config, "--config", overlay, "--config", "configs/engine/vllm.yaml"]
-    parts += ["--rollout.engine.init_args.kv_cache_gib", "0.25"]
+    parts += ["--rollout.engine.init_args.kv_cache_gib", "0.4"]
     parts += ["--trainer.default_root_dir", f"outputs/002/{name}", *options]
     subprocess.run([sys.executable, "-m", "src", *parts], cwd=ROOT, check=True)
     return max(root.glob("run-*"))
