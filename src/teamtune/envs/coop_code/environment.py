@@ -10,12 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from teamtune.envs.coop_code.cooperation import ALTERATIONS, adds_work
+from teamtune.envs.coop_code.cooperation import ALTERATIONS, adds_work, reads_helper
 from teamtune.envs.coop_code.syntax import (
     HELPER,
     code_of,
     given_of,
-    is_program,
     join,
     names_bound,
     names_read,
@@ -40,7 +39,7 @@ MAXIMA: Mapping[str, float] = {
     "calls_helper": 0.5,
     "adds_work": 1.0,
 }
-"""The levels of the joint reward and what each is worth in the paper; 4.0 in all."""
+"""The levels of the joint reward and what each is worth in MAGRPO (arXiv 2508.04652); 4.0 in all."""
 
 
 class CoopCode(TeamWork):
@@ -103,16 +102,20 @@ class CoopCode(TeamWork):
         return super().reset(task)
 
     async def joint_reward(self, task: Task, helper: str, main: str) -> dict[str, float]:
-        """What each level gives to a pair of answers, by name, and their sum as `total`.
+        """What each level gives to a pair of answers, by name, and their sum as `total`, 0 to 4.
 
         It is both the reward and the metric. Without an entry point that returns something, or
-        where the two do not parse together, the levels after that are 0. The helper is used where a
-        test that passes would fail if it returned something else; without a passed test it is not.
+        where the two do not parse together, the levels after that are 0. The helper is used where
+        the result depends on it and a test that passes would fail if it returned something else;
+        without a passed test it is not.
 
         Args:
             task: The problem.
             helper: The helper agent's answer, with or without a fence.
             main: The main agent's.
+
+        Raises:
+            ValueError: The task's `test` has no check, or no assert that could fail.
         """
         return (await self._score(task, helper, main))[0]
 
@@ -135,7 +138,8 @@ class CoopCode(TeamWork):
     async def _score(
         self, task: Task, helper: str, main: str
     ) -> tuple[dict[str, float], SandboxResult | None]:
-        name, helper, main = task.data["entry_point"], code_of(helper), code_of(main)
+        name = task.data["entry_point"]
+        helper, main = code_of(helper, HELPER), code_of(main, name)
         alone = self.workflow == "single"
         asserts = _asserts(task.data["test"], name)
         program = _program(task, helper, main)
@@ -145,7 +149,7 @@ class CoopCode(TeamWork):
         written = join([helper, main]) if alone else main
         earned["entry_point"] = float(returns_value(written, name))
         if earned["entry_point"]:
-            earned["syntax"] = float(is_program(program))
+            earned["syntax"] = float(parse(program) is not None)
         if earned["syntax"]:
             result = await self.sandbox.run_tests(program, asserts)
             earned["tests"] = result.passed / result.total
@@ -162,7 +166,7 @@ class CoopCode(TeamWork):
     ) -> bool:
         """Whether any assert that held in `result` fails where the helper returns another value."""
         held = [a for a, verdict in zip(asserts, result.verdicts) if verdict == "passed"]
-        if not held or HELPER not in names_read(main):
+        if not held or not reads_helper(main, task.data["entry_point"]):
             return False
         for altered in ALTERATIONS:
             program = _program(task, f"{helper}\n\n\n{altered}", main)
@@ -178,7 +182,8 @@ class CoopCode(TeamWork):
         if self.feedback == "plain":
             return dict.fromkeys(self.agents, "It can still be better.")
         examples = examples_of(task.data["prompt"])
-        helper, main = (code_of(answers[role]) for role in self.roles)
+        names = (HELPER, task.data["entry_point"])
+        helper, main = (code_of(answers[role], name) for role, name in zip(self.roles, names))
         result = None
         if examples and levels["syntax"]:
             result = await self.sandbox.run_tests(_program(task, helper, main), examples)

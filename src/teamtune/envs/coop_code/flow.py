@@ -75,6 +75,10 @@ def _step(step: ast.stmt, within: tuple[ast.AST, ...], found: list[Flow]) -> boo
         names = None if targets is None else frozenset(n for t in targets for n in _names(t))
         found.append(Flow(names, tuple(v for v in values if v is not None), within))
 
+    heads = (node for node in ast.iter_child_nodes(step) if isinstance(node, ast.expr))
+    for node in (node for head in heads for node in ast.walk(head)):
+        if isinstance(node, ast.NamedExpr):
+            add([node.target], node.value)
     match step:
         case ast.Return(value):
             add(None, value)
@@ -95,7 +99,10 @@ def _step(step: ast.stmt, within: tuple[ast.AST, ...], found: list[Flow]) -> boo
             return _follow(orelse, within, found)
         case ast.For(target, iterable, body, orelse) | ast.AsyncFor(target, iterable, body, orelse):
             add([target], iterable)
+            start, items = len(found), set(_names(target))
             _follow(body, (*within, iterable), found)
+            if any(items & (flow.targets or set()) for flow in found[start:]):
+                add([iterable], *(ast.Name(name, ast.Load()) for name in items))  # an item that changes changes what it is from
             return _follow(orelse, within, found)
         case ast.Try(body, handlers, orelse, final) | ast.TryStar(body, handlers, orelse, final):
             going = _follow(body, within, found) and _follow(orelse, within, found)
@@ -117,21 +124,28 @@ def _step(step: ast.stmt, within: tuple[ast.AST, ...], found: list[Flow]) -> boo
             add([target], value)
         case ast.Expr(ast.Yield() | ast.YieldFrom() as value):
             add(None, value)
-        case ast.Expr(ast.Call(func, given) as value) if ast.unparse(func) != "print":
+        case ast.Expr(ast.Call(ast.Name("print"))):
+            pass
+        case ast.Expr(ast.Call(func, given) as value):
             add([func, *given], value)  # it may change what it is called on or given
+        case ast.Delete(targets):
+            add(targets, *targets)
         case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body) | ast.ClassDef(body=body):
-            add([step], *body)
+            inner: list[Flow] = []
+            _follow(body, (), inner)  # it may change what is outside
+            outer = frozenset().union(*(flow.targets or () for flow in inner))
+            found.append(Flow(outer | {step.name}, tuple(body), within))
     return True
 
 
 def _names(target: ast.AST) -> list[str]:
     """The variables that may change where `target` is assigned to, called or given away."""
-    while isinstance(target, ast.Attribute | ast.Subscript | ast.Starred):
-        target = target.value
+    while isinstance(target, ast.Attribute | ast.Subscript | ast.Starred | ast.Call):
+        target = target.func if isinstance(target, ast.Call) else target.value
     if isinstance(target, ast.Name):
         return [target.id]
     if isinstance(target, ast.Tuple | ast.List):
         return [name for part in target.elts for name in _names(part)]
     if isinstance(target, ast.pattern):
         return [name for node in ast.walk(target) for name in bound(node)]
-    return [target.name] if isinstance(target, SCOPES) else []
+    return []

@@ -22,17 +22,19 @@ _LAST_FENCE = re.compile(r"(```+|~~~+)\s*\Z")
 _DEFINING = (*SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 
 
-def code_of(answer: str) -> str:
-    """The program in an answer: the first fenced block that defines a function at its top level.
+def code_of(answer: str, name: str = "") -> str:
+    """The program in an answer: the first fenced block that defines `name` at its top level.
 
-    Where none does it is the first that parses, and else the first. Blocks in another language
-    count only where there are no others. An answer that is a program as it stands needs no fence.
+    Where none does it is the first that defines a function, or that parses, and else the first.
+    Blocks in another language count only where there are no others. An answer that is a program
+    as it stands needs no fence.
     """
     blocks = _blocks(answer)
     trees = [parse(block) for block in blocks]
+    wanted = [tree is not None and _defined(_meanings(tree), name) is not None for tree in trees]
     defines = [_holds(tree, (ast.FunctionDef,)) for tree in trees]
     tries = [re.search(r"^(async )?def ", block, re.M) is not None for block in blocks]
-    for good in (defines, tries, [tree is not None for tree in trees]):
+    for good in (wanted, defines, tries, [tree is not None for tree in trees]):
         if True in good:
             return blocks[good.index(True)]
     return blocks[0] if blocks else ""
@@ -57,12 +59,6 @@ def parse(source: str) -> ast.Module | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return tree
-
-
-def is_program(source: str) -> bool:
-    """Whether `source` parses and holds at least one statement."""
-    tree = parse(source)
-    return tree is not None and bool(tree.body)
 
 
 def returns_value(source: str, name: str) -> bool:
@@ -201,12 +197,22 @@ def _meanings(tree: ast.Module) -> dict[str, ast.stmt]:
     """The last statement at the top level that gives a name its meaning, for that one holds."""
     last: dict[str, ast.stmt] = {}
     for step in tree.body:
-        found = _bound(step)
+        if isinstance(step, ast.If) and "__name__" in read([step.test]):
+            continue  # runs where the program is the main one, which it is not here
+        found = _bound(step) - _wrapped(step)
         if isinstance(step, SCOPES):  # what is inside is of its own, but for what it calls global
             shared = (n.names for n in ast.walk(step) if isinstance(n, ast.Global))
             found = {step.name}.union(*shared)
         last |= dict.fromkeys(last if "*" in found else found, step)
     return last
+
+
+def _wrapped(step: ast.stmt) -> set[str]:
+    """The name that stays a function where it is given back wrapped: `f = cache(f)`."""
+    match step:
+        case ast.Assign([ast.Name(name)], ast.Call(args=given)):
+            return {name} if any(isinstance(g, ast.Name) and g.id == name for g in given) else set()
+    return set()
 
 
 def _defined(last: Mapping[str, ast.stmt], name: str) -> ast.FunctionDef | None:

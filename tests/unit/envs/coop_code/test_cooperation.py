@@ -45,6 +45,13 @@ def f(body: str) -> str:
         "from math import *\n" + f("return aux(n) * 2"),
         "def g(n):\n    return aux(n)\n" + f("return g(n) + n"),
         "import functools\n@functools.cache\n" + f("return aux(n) * 2"),
+        "class C:\n    def m(self, n):\n        return aux(n) * 2\n" + f("return C().m(n)"),
+        f("d = {}\nd.setdefault(0, []).append(aux(n))\nreturn d[0][0] * 2"),
+        f("t = 0\ndef add(k):\n    nonlocal t\n    t += aux(k)\nadd(n)\nadd(n)\nreturn t"),
+        f("r = []\ndef walk(k):\n    r.append(aux(k) * 2)\nwalk(n)\nreturn r[0]"),
+        f("a = [[n]]\nfor row in a:\n    row[0] = aux(row[0]) * 2\nreturn a[0][0]"),
+        f("if (y := aux(n) * 2):\n    pass\nreturn y"),
+        f("a = [0] * 99\ndel a[aux(n):]\nreturn len(a) * 2"),
     ],
 )  # fmt: skip
 def test_a_helper_that_is_used(env, main):
@@ -101,6 +108,47 @@ def test_values_of_every_kind(env, value, back):
     helper = f"def aux(n):\n    return {value}"
     assert levels(env, f(f"x = aux(n)\nreturn {back}"), helper)["calls_helper"] == 0.5
     assert levels(env, f("x = aux(n)\nreturn n * 2"), helper)["calls_helper"] == 0
+
+
+@pytest.mark.parametrize(
+    ("touch", "value"),
+    [
+        ("a, b = aux(n)", "(n, n)"),
+        ("x = aux(n)[0]", "[n]"),
+        ("x = aux(n)['k']", "{'k': n}"),
+        ("x = int(aux(n))", "str(n)"),
+        ("x = list(aux(n))", "range(n)"),
+        ("x = aux(n).real", "n"),
+        ("if aux.__name__ != 'aux':\n    return None", "n"),
+    ],
+)
+def test_touching_what_it_returns_is_no_use_of_it(env, touch, value):
+    helper = f"def aux(n):\n    return {value}"
+    assert levels(env, f(f"{touch}\nreturn n * 2"), helper)["calls_helper"] == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "main"),
+    [
+        ("n", "return n * 2 if aux(n) else None"),
+        ("-n", "return n * 2 if aux(n) < 0 else None"),
+        ("n", "return n * 2 if aux(n) < 10 else None"),
+        ("n", "return n * 2 if aux(n) > 0 else None"),
+        ("2 * n", "return n * 2 if aux(n) % 2 == 0 else None"),
+    ],
+)
+def test_a_condition_on_the_helper_turns_though_all_tests_are_on_one_side(env, value, main):
+    helper = f"def aux(n):\n    return {value}"
+    assert levels(env, f(main), helper)["total"] == 4.0
+
+
+def test_two_calls_put_together_are_no_thin_wrapper(env):
+    test = "def check(c):\n    assert c(2) == (2, 3)\n"
+    task = Task("pair", {"prompt": "def f(n):\n", "entry_point": "f", "test": test})
+    helper = "def aux(n, k):\n    return n + k"
+    both = f("return aux(n, 0), aux(n, 1)")
+    assert asyncio.run(env.joint_reward(task, helper, both))["total"] == 4.0
+    assert levels(env, f("return aux(n)"), "def aux(n):\n    return n * 2")["total"] == 3.0
 
 
 def test_only_tests_that_hold_tell(env):

@@ -181,9 +181,19 @@ def test_a_block_without_a_function_is_the_last_choice():
     assert code_of(fence_inside) == fence_inside
 
 
+def test_the_block_that_defines_what_is_wanted_is_the_first_choice():
+    answer = "First aux:\n```python\ndef aux(): pass\n```\nNow f:\n" + BLOCK
+    assert code_of(answer, "f") == F
+    assert code_of(answer, "aux") == code_of(answer, "g") == code_of(answer) == "def aux(): pass"
+
+
 @pytest.mark.parametrize(
     ("after", "defined"),
     [
+        ("if __name__ == '__main__':\n    aux = aux(2)", True),
+        ("from functools import cache, lru_cache\naux = cache(aux)", True),
+        ("aux = lru_cache(None)(aux)", True),
+        ("aux = aux(2)", False),
         ("aux = None", False),
         ("if True:\n    def aux(x): pass", False),
         ("for aux in [1]: pass", False),
