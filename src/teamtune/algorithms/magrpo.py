@@ -49,7 +49,8 @@ class MAGRPO(Algorithm):
     ):
         """
         Args:
-            gamma: Discount per turn of the return; a chain needs 0.
+            gamma: Discount of the return per step of the environment (a turn; in a sequential team
+                or a discussion a part of one); a chain needs 0.
             num_candidates: G, the answers of each agent to one prompt.
             max_turns: T, how often each agent acts at most.
             pairing: `aligned` scores the j-th answers together, `cross` all combinations.

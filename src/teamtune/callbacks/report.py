@@ -29,7 +29,7 @@ class Row:
     tokens_per_task: float = 0.0
     seconds_per_task: float = 0.0
     levels: dict[str, float] = field(default_factory=dict)
-    """Mean of every level of the joint reward, by name."""
+    """Mean of every level of the joint reward by name, and their `total`."""
 
 
 HEAD = ("", "success", "95 % interval", "tasks", "training tokens", "wall time")

@@ -176,6 +176,10 @@ class RolloutCallback(L.Callback):
                 for i in range(self.evaluation_samples)
             ]
             module.passes.update([[r.success for r in of_task] for of_task in zip(*sampled)])
+            for rollouts in sampled:
+                failed = summarize(rollouts, "val").get("val/failed", (0.0, 0))
+                self._evaluation.append(({"val/failed": failed}, 0))
+                self._failures |= _failures(rollouts)
         self._evaluation.append((summarize(module.rollouts, "val"), count_tokens(module.rollouts)))
         self._failures |= _failures(module.rollouts)
 

@@ -123,10 +123,14 @@ class JointSampler(Sampler):
         return self._width(num_agents) ** turns
 
     def describe(self, env: Environment[Any]) -> str:
-        leaves = self.leaves(len(env.agents))
-        if env.schedule and self.branching == "tree":
+        agents, about = len(env.agents), ""
+        if self.branching == "chain":
+            leaves = self.leaves(agents)
+        elif env.schedule:
             leaves = math.prod(self._width(len(step)) for step in env.schedule)
-        return f"{self.pairing} joint actions, {self.branching}: {leaves:,} leaves per task"
+        else:  # agents in turn take the most steps; crossing agents at once gives as many
+            leaves, about = self.num_candidates ** (agents * self.max_turns), "up to "
+        return f"{self.pairing} joint actions, {self.branching}: {about}{leaves:,} leaves per task"
 
     async def sample(self, env: Environment[Any], task: Task, team: Team, seed: int) -> Rollout:
         start = env.reset(task)
@@ -205,9 +209,9 @@ class JointSampler(Sampler):
             if step is None:
                 continue
             reward = _mean([r.team + r.local for r in (step.rewards[agent] for agent in joint)])
-            if math.isnan(reward):
+            if not math.isfinite(reward):
                 for candidate in joint.values():
-                    candidate.error = "the joint reward is not a number"
+                    candidate.error = f"the joint reward is not a finite number: {reward}"
                 continue
             threshold = self.termination_threshold
             reached = threshold is not None and reward >= threshold

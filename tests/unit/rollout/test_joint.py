@@ -61,7 +61,10 @@ def test_the_joint_reward_is_the_mean_over_agents_of_team_and_local():
 def test_the_number_of_leaves_is_known_before(pairing, branching, leaves, groups):
     sampler = JointSampler(2, 3, pairing, branching)
     assert sampler.leaves(2) == leaves
-    assert sampler.describe(Game(product)).endswith(f"{leaves:,} leaves per task")
+    game = Game(product)
+    assert branching == "chain" or sampler.describe(game).endswith(": up to 64 leaves per task")
+    game.schedule = (AGENTS,) * 3
+    assert sampler.describe(game).endswith(f": {leaves:,} leaves per task")
     rollout = play(Game(product, turns=3), sampler)
     assert len(rollout.groups) == groups
     last = {j for g in rollout.groups if g.key.turn == 2 for c in g.candidates for j in c.joints}
@@ -133,15 +136,16 @@ def test_under_cross_pairing_a_failed_answer_leaves_the_others_their_valid_joint
     assert rewards(left) == [0.5, None] and rewards(right) == [0.0, 1.0]
 
 
-def test_a_broken_transition_and_a_reward_that_is_no_number_are_failures():
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_a_broken_transition_and_a_reward_that_is_no_number_are_failures(odd):
     def judge(state):
-        return [1.0, 1 / 0 if state[-1][0] == "1" else 0.0, math.nan][int(state[-1][0])]
+        return [1.0, 1 / 0 if state[-1][0] == "1" else 0.0, odd][int(state[-1][0])]
 
     rollout = play(Game(judge), JointSampler(3, 1))
     for group in rollout.groups:
         assert rewards(group)[1:] == [None, None]
         assert "ZeroDivisionError" in group.candidates[1].error
-        assert "not a number" in group.candidates[2].error
+        assert "not a finite number" in group.candidates[2].error
     assert merged([summarize([rollout], "r")])["r/failed"] == pytest.approx(2 / 3)
 
 

@@ -102,7 +102,9 @@ def _step(step: ast.stmt, within: tuple[ast.AST, ...], found: list[Flow]) -> boo
             start, items = len(found), set(_names(target))
             _follow(body, (*within, iterable), found)
             if any(items & (flow.targets or set()) for flow in found[start:]):
-                add([iterable], *(ast.Name(name, ast.Load()) for name in items))  # an item that changes changes what it is from
+                add(
+                    [iterable], *(ast.Name(name, ast.Load()) for name in items)
+                )  # an item that changes changes what it is from
             return _follow(orelse, within, found)
         case ast.Try(body, handlers, orelse, final) | ast.TryStar(body, handlers, orelse, final):
             going = _follow(body, within, found) and _follow(orelse, within, found)

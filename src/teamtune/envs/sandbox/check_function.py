@@ -68,7 +68,14 @@ def _is_test(step: ast.stmt, setup: list[ast.stmt]) -> bool:
 
 
 def _has_assert(step: ast.stmt) -> bool:
-    return any(isinstance(node, ast.Assert) for node in ast.walk(step))
+    return any(isinstance(node, ast.Assert) or _raises(node) for node in ast.walk(step))
+
+
+def _raises(node: ast.AST) -> bool:
+    """Whether it is `raise AssertionError`, with a message or without."""
+    raised = node.exc if isinstance(node, ast.Raise) else None
+    raised = raised.func if isinstance(raised, ast.Call) else raised
+    return isinstance(raised, ast.Name) and raised.id == "AssertionError"
 
 
 def _calls(step: ast.stmt, names: set[str]) -> bool:
@@ -89,12 +96,18 @@ def _cannot_fail(step: ast.stmt) -> bool:
 
 
 def _tries(step: ast.stmt, entry_point: str) -> bool:
-    """Whether a statement calls the function, or hands it to another one that may."""
-    for call in (node for node in ast.walk(step) if isinstance(node, ast.Call)):
-        given = [] if isinstance(call.func, ast.Name) and call.func.id == "callable" else call.args
-        if any(isinstance(n, ast.Name) and n.id == entry_point for n in (call.func, *given)):
-            return True
-    return False
+    """Whether a statement calls the function, or hands it to another one or to a loop."""
+    given: list[ast.expr] = []
+    for node in ast.walk(step):
+        match node:
+            case ast.Call(ast.Name("callable")):
+                continue
+            case ast.Call(func, args, keywords):
+                given += [func, *args, *(keyword.value for keyword in keywords)]
+            case ast.For(iter=iterable) | ast.comprehension(iter=iterable):
+                given.append(iterable)
+    parts = [part for node in given for part in getattr(node, "elts", [node])]
+    return any(isinstance(part, ast.Name) and part.id == entry_point for part in parts)
 
 
 def _touched(step: ast.stmt) -> set[str]:

@@ -139,7 +139,6 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
         "albeit",
         "although",
         "despite",
-        "even so",
         "even though",
         "granted",
         "in spite of",

@@ -204,6 +204,12 @@ def test_the_examples_of_a_prompt():
     assert examples_of("no example") == []
 
 
+@pytest.mark.parametrize("odd", [">>>f(0)", ">>> f(0) == f(1)", ">>> f("])
+def test_an_odd_example_takes_none_of_the_others_along(odd):
+    lines = ["def f(x):", '"""', ">>> f(1)", "2", odd, ">>> f(3) == 4", '"""']
+    assert examples_of("\n    ".join(lines)) == ["assert (f(1)) == 2", "assert f(3) == 4"]
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -392,6 +398,7 @@ def test_one_agent_need_not_part_its_work(program, sandbox):
         + "".join(f"    elif x == {i}:\n        return {i}\n" for i in range(600)),
         "    return " + "not " * 500 + "x",
         "    return 0x" + "f" * 5000,
+        "    (0x" + "f" * 5000 + ").bit_length()\n    return x",
         "    return x" + ".a" * 900,
     ],
 )

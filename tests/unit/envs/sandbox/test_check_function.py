@@ -58,6 +58,12 @@ def check(*lines):
         ),
         (["assert (c(1) == 2, 'm')", "assert 1 == 1", "assert c(1) == 2"], ["assert f(1) == 2"]),
         (["b = 1", "b2 = 2", "assert c(b2) == 1"], ["b2 = 2\nassert f(b2) == 1"]),
+        (["assert sorted([3, 1], key=c) == []"], ["assert sorted([3, 1], key=f) == []"]),
+        (["assert [g(2) for g in [c]] == [4]"], ["assert [g(2) for g in [f]] == [4]"]),
+        (
+            ["try: c(-1)", "except ValueError: pass", "else: raise AssertionError"],
+            ["try:\n    f(-1)\nexcept ValueError:\n    pass\nelse:\n    raise AssertionError"],
+        ),
     ],
 )
 def test_what_a_test_takes_along(lines, found):

@@ -9,6 +9,8 @@ import pytest
 from teamtune.envs import TeamWork, Verdict, check_env
 from teamtune.envs.teamwork import SOLO, round_of
 from teamtune.envs.writing import TLDR, ArXiv
+from teamtune.envs.writing.reward import transitions
+from teamtune.envs.writing.vocabulary import TRANSITIONS
 from teamtune.inference import ScriptedEngine
 from teamtune.metrics import JointReturn
 from teamtune.rollout import JointSampler, TrajectorySampler, collect
@@ -301,3 +303,8 @@ def test_the_samples_are_disjoint_complete_and_of_the_announced_length():
     assert len(abstracts) == 20
     assert all(60 <= len(text.split()) <= 150 for text in posts + abstracts)
     assert len(set(posts)) == 124
+
+
+def test_every_transition_phrase_is_of_one_kind():
+    found = {p: transitions(p) for phrases in TRANSITIONS.values() for p in phrases}
+    assert {p: kinds for p, kinds in found.items() if len(kinds) != 1} == {}
