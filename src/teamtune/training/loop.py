@@ -103,7 +103,6 @@ class MultiOptimizerLoop:
         if count == 0:
             return {}
         batches += [placeholder() for _ in range(count - len(batches))]
-        optimizer.zero_grad()
         sums: dict[str, Tensor] = {}
         for batch in batches:
             parts = self._backward(
@@ -122,6 +121,7 @@ class MultiOptimizerLoop:
             if not math.isfinite(metrics[key]):
                 raise FloatingPointError(f"{key} is {metrics[key]}; no step was taken")
         optimizer.step()
+        optimizer.zero_grad()  # no gradient takes memory while others step, or during rollouts
         policy.version += 1
         return metrics
 

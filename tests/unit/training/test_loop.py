@@ -81,6 +81,14 @@ def test_the_step_does_not_depend_on_the_split_into_micro_batches(folder: Path, 
             torch.testing.assert_close(own, other, atol=1e-5, rtol=0)
 
 
+def test_no_gradient_takes_memory_after_a_step(folder: Path):
+    policy = built_policy(folder)
+    before = weights(policy)
+    train({"team": policy}, {"team": some_groups()}, ATGRPO())
+    assert not same(before, weights(policy))
+    assert all(p.grad is None for p in policy.parameters())
+
+
 @pytest.mark.parametrize("settings", [{}, {"entropy_coef": 0.1, "kl_coef": 0.1}])
 def test_equal_candidates_that_are_packed_once_learn_as_if_packed_apart(
     folder: Path, settings: Any
