@@ -50,6 +50,7 @@ def ours() -> list[dict[str, float]]:
         "model.algorithm.init_args.num_candidates": GENERATIONS,
         "model.algorithm.init_args.pairing": "aligned",
         "rollout.sampling.max_tokens": NEW_TOKENS,
+        "rollout.engine.init_args.kv_cache_gib": 0.4,
         "model.policies.first.init_args.optimizer.init_args.lr": LEARNING_RATE,
         "model.policies.second.init_args.optimizer.init_args.lr": LEARNING_RATE,
     }.items():
