@@ -2,12 +2,31 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import lightning as L
+import torch
+from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
 from teamtune.errors import ConfigError
 from teamtune.training import TeamModule
+
+
+class StreamedCheckpointIO(TorchCheckpointIO):
+    """Writes tensors straight to the file; Lightning's own holds a second checkpoint in memory."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}")
+        try:
+            torch.save(checkpoint, aside)
+            os.replace(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 class TeamCheckpoint(Checkpoint):
@@ -30,6 +49,10 @@ class TeamCheckpoint(Checkpoint):
                 raise ConfigError(f"checkpoint.{name}: got {value}, allowed: 1 or more")
         self.every_n_steps = every_n_steps
         self.keep = keep
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = StreamedCheckpointIO()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         assert isinstance(pl_module, TeamModule)

@@ -139,7 +139,9 @@ class RolloutCallback(L.Callback):
         module.algorithm.assign_credit(groups)
         module.rollouts, module.experience = rollouts, groups
         seconds = time.monotonic() - began
-        parts = ranks.gathered((summarize(rollouts, "rollout"), count_tokens(rollouts), seconds))
+        levels = () if module.levels is None else (*module.levels.maxima, "total")
+        told = summarize(rollouts, "rollout", levels)
+        parts = ranks.gathered((told, count_tokens(rollouts), seconds))
         metrics = merged(part[0] for part in parts)
         tokens, slowest = sum(part[1] for part in parts), max(part[2] for part in parts)
         module.training_tokens += tokens

@@ -9,8 +9,14 @@ from teamtune.rollout.records import Rollout
 Sums = dict[str, tuple[float, int]]
 
 
-def summarize(rollouts: Sequence[Rollout], prefix: str) -> Sums:
-    """Outcome, rewards per agent, stop reasons, failures and lengths under `<prefix>/`."""
+def summarize(rollouts: Sequence[Rollout], prefix: str, levels: Sequence[str] = ()) -> Sums:
+    """Outcome, rewards per agent, stop reasons, failures and lengths under `<prefix>/`.
+
+    Args:
+        rollouts: The episodes.
+        prefix: What the names begin with.
+        levels: Those of the environment's rewards; a broken off episode has earned 0 at each.
+    """
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
 
     def add(name: str, value: float) -> None:
@@ -22,8 +28,8 @@ def summarize(rollouts: Sequence[Rollout], prefix: str) -> Sums:
         add("success", float(rollout.success))
         add("return", rollout.return_)
         add("broken_off", float(rollout.error is not None))
-        for level, value in rollout.levels.items():
-            add(f"level_{level}", value)
+        for level in levels:
+            add(f"level_{level}", rollout.levels.get(level, 0.0))
         for group in rollout.groups:
             agent = group.key.agent
             add(f"{agent}/spread", group.spread)

@@ -71,73 +71,93 @@ def _follow(body: Sequence[ast.stmt], within: tuple[ast.AST, ...], found: list[F
 
 
 def _step(step: ast.stmt, within: tuple[ast.AST, ...], found: list[Flow]) -> bool:
-    def add(targets: Iterable[ast.AST] | None, *values: ast.AST | None) -> None:
-        names = None if targets is None else frozenset(n for t in targets for n in _names(t))
-        found.append(Flow(names, tuple(v for v in values if v is not None), within))
-
-    heads = (node for node in ast.iter_child_nodes(step) if isinstance(node, ast.expr))
-    for node in (node for head in heads for node in ast.walk(head)):
-        if isinstance(node, ast.NamedExpr):
-            add([node.target], node.value)
+    found += _named_within(step, within)
     match step:
-        case ast.Return(value):
-            add(None, value)
-            return False
-        case ast.Raise() | ast.Break() | ast.Continue():
-            add(None)
+        case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+            found.append(_flow(within, None, step.value if isinstance(step, ast.Return) else None))
             return False
         case ast.If(ast.Constant(truth), body, orelse):
             return _follow(body if truth else orelse, within, found)
         case ast.If(test, body, orelse):
             branches = [_follow(part, (*within, test), found) for part in (body, orelse)]
             return any(branches)
-        case ast.While(ast.Constant(truth) as test, body, orelse):
+        case ast.While(ast.Constant(truth), body, orelse):
             _follow(body if truth else orelse, within, found)
             return not truth or any(isinstance(node, ast.Break) for node in ast.walk(step))
         case ast.While(test, body, orelse):
             _follow(body, (*within, test), found)
             return _follow(orelse, within, found)
-        case ast.For(target, iterable, body, orelse) | ast.AsyncFor(target, iterable, body, orelse):
-            add([target], iterable)
-            start, items = len(found), set(_names(target))
-            _follow(body, (*within, iterable), found)
-            if any(items & (flow.targets or set()) for flow in found[start:]):
-                add(
-                    [iterable], *(ast.Name(name, ast.Load()) for name in items)
-                )  # an item that changes changes what it is from
-            return _follow(orelse, within, found)
+        case ast.For() | ast.AsyncFor():
+            found += _loop(step, within)
+            return _follow(step.orelse, within, found)
         case ast.Try(body, handlers, orelse, final) | ast.TryStar(body, handlers, orelse, final):
             going = _follow(body, within, found) and _follow(orelse, within, found)
             going = any([going, *(_follow(h.body, within, found) for h in handlers)])
             return _follow(final, within, found) and going
         case ast.With(items, body) | ast.AsyncWith(items, body):
             for item in items:
-                add([item.optional_vars] if item.optional_vars else (), item.context_expr)
+                names = [item.optional_vars] if item.optional_vars else []
+                found.append(_flow(within, names, item.context_expr))
             return _follow(body, within, found)
         case ast.Match(subject, cases):
             for case in cases:
-                add([case.pattern], subject)
+                found.append(_flow(within, [case.pattern], subject))
                 _follow(case.body, (*within, subject), found)
-        case ast.Assign(targets, value):
-            add(targets, value, *(t for t in targets if not isinstance(t, ast.Name)))
-        case ast.AugAssign(target):
-            add([target], step)
-        case ast.AnnAssign(target, _, value):
-            add([target], value)
-        case ast.Expr(ast.Yield() | ast.YieldFrom() as value):
-            add(None, value)
-        case ast.Expr(ast.Call(ast.Name("print"))):
-            pass
-        case ast.Expr(ast.Call(func, given) as value):
-            add([func, *given], value)  # it may change what it is called on or given
-        case ast.Delete(targets):
-            add(targets, *targets)
         case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body) | ast.ClassDef(body=body):
             inner: list[Flow] = []
             _follow(body, (), inner)  # it may change what is outside
             outer = frozenset().union(*(flow.targets or () for flow in inner))
             found.append(Flow(outer | {step.name}, tuple(body), within))
+        case _:
+            found += _effect(step, within)
     return True
+
+
+def _effect(step: ast.stmt, within: tuple[ast.AST, ...]) -> list[Flow]:
+    """What a statement does that has no statements in it."""
+    match step:
+        case ast.Assign(targets, value):
+            places = [target for target in targets if not isinstance(target, ast.Name)]
+            return [_flow(within, targets, value, *places)]
+        case ast.AugAssign(target):
+            return [_flow(within, [target], step)]
+        case ast.AnnAssign(target, _, value):
+            return [_flow(within, [target], value)]
+        case ast.Expr(ast.Yield() | ast.YieldFrom() as value):
+            return [_flow(within, None, value)]
+        case ast.Expr(ast.Call(ast.Name("print"))):
+            return []
+        case ast.Expr(ast.Call(func, given) as value):
+            return [_flow(within, [func, *given], value)]  # it may change what it is called with
+        case ast.Delete(targets):
+            return [_flow(within, targets, *targets)]
+    return []
+
+
+def _loop(step: ast.For | ast.AsyncFor, within: tuple[ast.AST, ...]) -> list[Flow]:
+    """A for loop; where an item changes, so does what it is taken from."""
+    found = [_flow(within, [step.target], step.iter)]
+    inner: list[Flow] = []
+    _follow(step.body, (*within, step.iter), inner)
+    items = set(_names(step.target))
+    if any(items & (flow.targets or set()) for flow in inner):
+        changed = (ast.Name(name, ast.Load()) for name in sorted(items))
+        inner.append(_flow(within, [step.iter], *changed))
+    return found + inner
+
+
+def _named_within(step: ast.stmt, within: tuple[ast.AST, ...]) -> list[Flow]:
+    """The names given values inside the expressions of a statement, by `:=`."""
+    heads = (node for node in ast.iter_child_nodes(step) if isinstance(node, ast.expr))
+    nodes = (node for head in heads for node in ast.walk(head))
+    return [_flow(within, [n.target], n.value) for n in nodes if isinstance(n, ast.NamedExpr)]
+
+
+def _flow(
+    within: tuple[ast.AST, ...], targets: Iterable[ast.AST] | None, *values: ast.AST | None
+) -> Flow:
+    names = None if targets is None else frozenset(n for t in targets for n in _names(t))
+    return Flow(names, tuple(value for value in values if value is not None), within)
 
 
 def _names(target: ast.AST) -> list[str]:
