@@ -30,6 +30,8 @@ class Row:
     seconds_per_task: float = 0.0
     levels: dict[str, float] = field(default_factory=dict)
     """Mean of every level of the joint reward by name, and their `total`."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """Groups of levels as shares of their maxima, and pass@k, by name."""
 
 
 HEAD = ("", "success", "95 % interval", "tasks", "training tokens", "wall time")
@@ -40,7 +42,9 @@ LEVEL = "val/level_"
 def table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
     levels = any(r.share is not None for r in rows)
-    cells = [HEAD + MORE if levels else HEAD]
+    shares = sorted({name for r in rows for name in r.shares})
+    names = tuple(name.replace("pass_at_", "pass@").replace("_", " ") for name in shares)
+    cells = [HEAD + (MORE if levels else ()) + names]
     for r in rows:
         interval = f"{100 * r.low:.1f}–{100 * r.high:.1f} %"
         minutes, seconds = divmod(round(r.seconds), 60)
@@ -54,7 +58,8 @@ def table(rows: list[Row]) -> str:
         )
         share = "" if r.share is None else f"{100 * r.share:.1f} %"
         more = (share, f"{r.tokens_per_task:.0f}", f"{r.seconds_per_task:.2f}")
-        cells.append(cell + more if levels else cell)
+        others = tuple(f"{100 * r.shares[s]:.1f} %" if s in r.shares else "" for s in shares)
+        cells.append(cell + (more if levels else ()) + others)
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths)) + " |" for row in cells]
     lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
@@ -90,6 +95,11 @@ def _evaluate(trainer: L.Trainer) -> None:
         trainer.validating = True
         trainer.fit_loop.epoch_loop.val_loop.run()
         trainer.training = True
+
+
+def _levels(metrics: dict[str, float]) -> dict[str, float]:
+    levels = {k[len(LEVEL) :]: v for k, v in metrics.items() if k.startswith(LEVEL)}
+    return levels | {"total": metrics["val/total"]} if levels else {}
 
 
 class Report(L.Callback):
@@ -135,7 +145,8 @@ class Report(L.Callback):
                 metrics.get("val/return_share"),
                 metrics["val/tokens_per_task"],
                 per_task,
-                {k[len(LEVEL) :]: v for k, v in metrics.items() if k.startswith(LEVEL)},
+                _levels(metrics),
+                {name: metrics[f"val/{name}"] for name in module.shares},
             )
         )
         if fitting:

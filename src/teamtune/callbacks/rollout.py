@@ -150,6 +150,11 @@ class RolloutCallback(L.Callback):
         metrics["rollout/total_tokens"] = float(module.training_tokens)
         metrics["time/rollout"] = slowest
         module.report(metrics)
+        if metrics["rollout/too_long"]:
+            module.print(
+                f"step {module.rollout_step}: {metrics['rollout/too_long']:.0%} of the tasks left "
+                "out, a prompt and rollout.sampling.max_tokens exceed the context"
+            )
         self._refuse_failures(metrics.get("rollout/failed", 0.0), _failures(rollouts))
 
     def on_validation_batch_start(
@@ -202,6 +207,11 @@ class RolloutCallback(L.Callback):
         metrics["time/evaluation"] = max(part[1] for part in parts)
         module.report(metrics)
         self._refuse_failures(metrics.get("val/failed", 0.0), self._failures)
+        if metrics.get("val/too_long", 0.0) == 1:
+            raise RuntimeError(
+                "no task could be evaluated: every prompt and rollout.sampling.max_tokens exceed "
+                "the context"
+            )
 
     on_test_epoch_end = on_validation_epoch_end
 

@@ -146,7 +146,8 @@ class TeamWork(Environment[TeamState]):
         given = tuple((agent, actions[agent]) for agent in self.acting(state))
         after = replace(state, steps=(*state.steps, given))
         if len(after.steps) % len(self.round):
-            return Transition(after, {agent: Reward() for agent in actions})
+            unjudged = {agent: Reward() for agent in actions}
+            return Transition(after, unjudged, info={"judged": False})
         latest = {name: text for step in after.steps for name, text in step}
         answers = self.split(latest[SOLO]) if self.workflow == "single" else latest
         verdict = await self.judge(state.task, answers)

@@ -11,7 +11,7 @@ from torch import Tensor
 from teamtune.errors import ConfigError
 from teamtune.inference.chat import ChatFormat
 
-StopReason = Literal["stop", "length", "failed"]
+StopReason = Literal["stop", "length", "failed", "too_long"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class RolloutEngine(ABC):
     ) -> list[Completion]:
         """`n` completions of one prompt; completion k depends on `seed + k`, not on what else runs.
 
-        A prompt that leaves no room for an answer gives completions with the stop reason `failed`.
+        A prompt that leaves no room for an answer is not answered: `too_long` is the stop reason.
         """
 
     @abstractmethod

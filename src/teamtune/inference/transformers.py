@@ -125,7 +125,7 @@ class TransformersEngine(RolloutEngine):
     ) -> list[Completion]:
         sampling = sampling or self.sampling
         if len(prompt_ids) + sampling.max_tokens > self.context_length or not prompt_ids:
-            return [Completion((), (), "", "failed", self.version)] * n
+            return [Completion((), (), "", "too_long", self.version)] * n
         loop = asyncio.get_running_loop()
         request = _Request(list(prompt_ids), n, sampling, seed, loop.create_future())
         self._waiting.append(request)

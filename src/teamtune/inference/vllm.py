@@ -128,7 +128,7 @@ class VLLMEngine(RolloutEngine):
         _check_temperature(sampling)
         assert seed >= 0, "vLLM takes -1 for no seed"
         if len(prompt_ids) + sampling.max_tokens > self.context_length or not prompt_ids:
-            return [Completion((), (), "", "failed", self.version)] * n
+            return [Completion((), (), "", "too_long", self.version)] * n
         loop = asyncio.get_running_loop()
         greedy = sampling.temperature == 0  # then all n are equal, and vLLM insists on n = 1
         drawn = 1 if greedy else n

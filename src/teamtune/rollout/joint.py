@@ -213,8 +213,8 @@ class JointSampler(Sampler):
                 for candidate in joint.values():
                     candidate.error = f"the joint reward is not a finite number: {reward}"
                 continue
-            threshold = self.termination_threshold
-            reached = threshold is not None and reward >= threshold
+            threshold, judged = self.termination_threshold, step.info.get("judged", True)
+            reached = threshold is not None and judged and reward >= threshold
             left = int(step.info.get("remaining", remaining))
             kept = left if step.success or (reached and not step.done) else 0
             label = ".".join(map(str, pick if self.pairing == "cross" else pick[:1]))

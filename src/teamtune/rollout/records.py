@@ -101,6 +101,11 @@ class Rollout:
     """Of its last reward, where the environment's rewards have levels."""
 
     @property
+    def too_long(self) -> bool:
+        """Whether a prompt left no room for an answer."""
+        return any(c.stop_reason == "too_long" for g in self.groups for c in g.candidates)
+
+    @property
     def tokens(self) -> int:
         """Generated tokens, all candidates."""
         return sum(len(c.token_ids) for g in self.groups for c in g.candidates)

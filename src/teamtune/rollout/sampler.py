@@ -41,12 +41,16 @@ class Team:
 
 
 def _candidate(completion: Completion) -> Candidate:
+    error = None
+    if completion.stop_reason == "too_long":
+        error = "the prompt and max_tokens exceed the context"
     return Candidate(
         text=completion.text,
         token_ids=completion.token_ids,
         sampling_logprobs=completion.logprobs,
         stop_reason=completion.stop_reason,
         version=completion.version,
+        error=error,
     )
 
 
@@ -61,7 +65,7 @@ async def score(
     """
     answered = [
         None
-        if any(c.stop_reason == "failed" for c in joint.values())
+        if any(c.stop_reason in ("failed", "too_long") for c in joint.values())
         else tuple((agent, c.text) for agent, c in joint.items())
         for joint in joints
     ]

@@ -12,6 +12,8 @@ Sums = dict[str, tuple[float, int]]
 def summarize(rollouts: Sequence[Rollout], prefix: str, levels: Sequence[str] = ()) -> Sums:
     """Outcome, rewards per agent, stop reasons, failures and lengths under `<prefix>/`.
 
+    A task with a prompt too long for the engine's context is `too_long`, its answers not `failed`.
+
     Args:
         rollouts: The episodes.
         prefix: What the names begin with.
@@ -28,13 +30,14 @@ def summarize(rollouts: Sequence[Rollout], prefix: str, levels: Sequence[str] = 
         add("success", float(rollout.success))
         add("return", rollout.return_)
         add("broken_off", float(rollout.error is not None))
+        add("too_long", float(rollout.too_long))
         for level in levels:
             add(f"level_{level}", rollout.levels.get(level, 0.0))
         for group in rollout.groups:
             agent = group.key.agent
             add(f"{agent}/spread", group.spread)
             for c in group.candidates:
-                add("failed", float(c.reward is None))
+                add("failed", float(c.reward is None and not rollout.too_long))
                 for reason in ("stop", "length"):
                     add(f"stop_{reason}", float(c.stop_reason == reason))
                 add("completion_tokens", len(c.token_ids))

@@ -170,6 +170,12 @@ class TeamModule(L.LightningModule):
                 metric.reset()
         return found
 
+    @property
+    def shares(self) -> list[str]:
+        """Names of what `evaluation` tells beside success and the joint reward, 0 to 1 each."""
+        groups = [] if self.levels is None else [*self.levels.groups]
+        return groups + ([] if self.passes is None else [f"pass_at_{k}" for k in self.passes.ks])
+
     def report(self, metrics: dict[str, float]) -> None:
         """Logs metrics against the rollout step, and keeps them for callbacks to monitor."""
         for name, value in metrics.items():

@@ -24,6 +24,14 @@ def test_joint_rewards_and_costs_have_columns_where_rewards_have_levels():
     assert "joint reward" not in table(ROWS)
 
 
+def test_shares_have_a_column_each_also_where_an_earlier_row_lacks_them():
+    more = Row(5, "MAGRPO", 0.1, 0.0, 0.3, 6, 9, 5.0, shares={"pass_at_2": 0.25, "test_ratio": 0.5})
+    head, _, old, new = table([ROWS[0], more]).splitlines()
+    assert [cell.strip() for cell in head.split("|")[-3:-1]] == ["pass@2", "test ratio"]
+    assert [cell.strip() for cell in new.split("|")[-3:-1]] == ["25.0 %", "50.0 %"]
+    assert [cell.strip() for cell in old.split("|")[-3:-1]] == ["", ""]
+
+
 def test_the_curve_is_a_png(tmp_path):
     draw_curve(ROWS, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")

@@ -182,11 +182,11 @@ def test_answers_stop_at_any_end_token_and_include_it(engine):
 
 
 def test_prompts_that_leave_no_room_fail(engine):
-    assert ask(engine, [4] * 120, max_tokens=8)[0].stop_reason != "failed"
+    assert ask(engine, [4] * 120, max_tokens=8)[0].stop_reason != "too_long"
     for prompt in ([4] * 121, []):
         answers = ask(engine, prompt, n=2, max_tokens=8)
         assert [(c.stop_reason, c.token_ids, c.version) for c in answers] == [
-            ("failed", (), -1)
+            ("too_long", (), -1)
         ] * 2
 
 

@@ -218,10 +218,12 @@ def test_answers_stop_at_any_end_token_and_include_it(engine):
 
 @needs_vllm
 def test_prompts_that_leave_no_room_fail(engine):
-    assert ask(engine, [4] * 120, max_tokens=8)[0].stop_reason != "failed"
+    assert ask(engine, [4] * 120, max_tokens=8)[0].stop_reason != "too_long"
     for prompt in ([4] * 121, []):
         answers = ask(engine, prompt, n=2, max_tokens=8)
-        assert [(c.stop_reason, c.token_ids, c.version) for c in answers] == [("failed", (), 0)] * 2
+        assert [(c.stop_reason, c.token_ids, c.version) for c in answers] == [
+            ("too_long", (), 0)
+        ] * 2
 
 
 @needs_vllm

@@ -291,3 +291,15 @@ def test_the_return_counts_a_reward_that_is_kept_in_every_turn_it_is_kept_for():
     assert joint.kept == 2 and rollout.return_ == 3 * joint.reward
     won_early = Transition(("1",), {a: Reward(team=3.0) for a in AGENTS}, True, True)
     assert play(Game(lambda _: won_early, turns=2), JointSampler(1, 2)).return_ == 6.0
+
+
+def test_a_threshold_of_nothing_does_not_end_a_round_before_it_is_judged():
+    def judge(state):
+        return won(state, 1.0, done=True) if len(state) == 2 else unjudged(state)
+
+    def unjudged(state):
+        return Transition(state, {a: Reward() for a in AGENTS}, info={"judged": False})
+
+    for threshold in (None, 0.0):
+        rollout = play(Game(judge, turns=2), JointSampler(2, 2, termination_threshold=threshold))
+        assert (rollout.return_, len(rollout.groups)) == (1.0, 6)

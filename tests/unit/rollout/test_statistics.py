@@ -2,12 +2,23 @@
 
 import pytest
 
-from teamtune.rollout import Rollout
+from games import Game
+
+from teamtune.inference import Completion, ScriptedEngine
+from teamtune.rollout import JointSampler, Rollout, collect
 from teamtune.rollout.statistics import merged, summarize
+from teamtune.tasks import Task
 
 PLAYED = Rollout("a", success=True, return_=2.0, levels={"style": 0.5, "total": 2.0})
 BROKEN = Rollout("b", error="every candidate failed")
 LEVELS = ("style", "total")
+
+
+class NoRoom(ScriptedEngine):
+    """As an engine answers a prompt that leaves no room in its context."""
+
+    async def generate(self, prompt_ids, n=1, sampling=None, seed=0):
+        return [Completion((), (), "", "too_long", self.version)] * n
 
 
 def test_an_episode_that_was_broken_off_earned_nothing_at_any_level():
@@ -26,3 +37,15 @@ def test_how_episodes_are_spread_over_ranks_does_not_matter():
     for cut in (1, 2):
         parts = [summarize(part, "r", LEVELS) for part in (episodes[:cut], episodes[cut:])]
         assert merged(parts) == pytest.approx(whole)
+
+
+def test_a_task_that_is_too_long_is_counted_and_its_answers_are_no_failures():
+    engines = {"a": ScriptedEngine(lambda prompt, seed: "1"), "b": NoRoom(lambda *_: "")}
+    team = {"left": "a", "right": "b"}
+    game = Game(lambda _: 1.0)
+    (rollout,) = collect(game, [Task("d")], JointSampler(2, 1), engines, team)
+    groups = rollout.groups
+    assert [c.stop_reason for g in groups for c in g.candidates] == ["stop"] * 2 + ["too_long"] * 2
+    assert all(c.reward is None for g in groups for c in g.candidates)
+    means = merged([summarize([rollout, PLAYED], "r")])
+    assert means["r/too_long"] == 0.5 and means["r/failed"] == 0
