@@ -72,6 +72,15 @@ class WarmStart(L.Callback):
         self.max_turns = max_turns
         self.optimizer = optimizer
 
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        assert isinstance(pl_module, TeamModule)
+        adapted = any(p.lora is not None for p in pl_module.named_policies().values())
+        if adapted and pl_module.algorithm.needs_reference:
+            raise ConfigError(
+                "model.algorithm.init_args.kl_coef: allowed with lora and a warm start: 0 (the "
+                "reference is the model without its adapter, and the warm start is in the adapter)"
+            )
+
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         module = pl_module
         assert isinstance(module, TeamModule)

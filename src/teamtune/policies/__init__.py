@@ -1,6 +1,7 @@
 """Policies: the weights that agents use."""
 
+from teamtune.policies.adapter import LoRA
 from teamtune.policies.policy import Policy
 from teamtune.policies.tiny import TinyLlama
 
-__all__ = ["Policy", "TinyLlama"]
+__all__ = ["LoRA", "Policy", "TinyLlama"]

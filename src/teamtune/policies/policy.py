@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from teamtune.errors import ConfigError
+from teamtune.inference.sampling import derive_seed
+from teamtune.policies.adapter import LoRA, switched_off, whole
 from teamtune.policies.scorer import TokenScorer
 from teamtune.policies.tiny import TinyLlama
 
@@ -25,7 +26,7 @@ LRSchedulerCallable = Callable[[Optimizer], LRScheduler]
 
 
 class Policy(L.LightningModule):
-    """One causal LM with full fp32 master weights.
+    """One causal LM with fp32 master weights, trained in full or through a LoRA adapter.
 
     `__init__` holds configuration only; `configure_model` builds the weights, so that a strategy
     can shard them and a rank that does not own the policy need not hold them.
@@ -41,6 +42,7 @@ class Policy(L.LightningModule):
         head_chunk: int = 1024,
         gradient_checkpointing: bool = False,
         attention: str = "sdpa",
+        lora: LoRA | None = None,
     ):
         """
         Args:
@@ -52,6 +54,7 @@ class Policy(L.LightningModule):
             head_chunk: Response tokens per pass through the head.
             gradient_checkpointing: Recompute the blocks in the backward pass to save memory.
             attention: Attention back-end of transformers, `sdpa` or `eager`.
+            lora: Trains an adapter and leaves the weights; null trains all weights.
 
         Raises:
             ConfigError: A learning rate that is not positive, or another value out of its range.
@@ -74,12 +77,15 @@ class Policy(L.LightningModule):
         self.head_chunk = head_chunk
         self.gradient_checkpointing = gradient_checkpointing
         self.attention = attention
+        self.lora = lora
+        self.adapter_seed = 0
         self.folder: str | None = model if isinstance(model, str) else None
         """Where configuration and tokenizer lie, once known."""
         self.version = 0
         """Optimizer steps so far; engines carry the version whose weights they hold."""
         self.scorer: TokenScorer | None = None
         self.reference: TokenScorer | None = None
+        """A frozen copy, where one is needed and training is not through an adapter."""
 
     def shapes(self) -> dict[str, torch.Size]:
         """Every weight's shape by its name in the scorer, without loading or drawing any."""
@@ -91,10 +97,13 @@ class Policy(L.LightningModule):
             config = AutoConfig.from_pretrained(self.model)
         with torch.device("meta"):
             lm = AutoModelForCausalLM.from_config(config)
+            if self.lora is not None:
+                self.lora.attach(lm, 0)
         return {f"lm.{name}": tensor.shape for name, tensor in lm.state_dict().items()}
 
     def prepare(self, folder: Path, write: bool, seed: int) -> None:
         """Makes the model's folder where the model is a recipe (`write`: on one rank)."""
+        self.adapter_seed = derive_seed(seed, "adapter", folder.name)
         if isinstance(self.model, TinyLlama):
             if write and self.folder is None:
                 self.model.build(folder, seed)
@@ -107,7 +116,7 @@ class Policy(L.LightningModule):
         self.scorer = self._load(mesh)
         if self.gradient_checkpointing:
             self.scorer.lm.gradient_checkpointing_enable({"use_reentrant": False})
-        if with_reference:
+        if with_reference and self.lora is None:
             self.reference = self._load(mesh).requires_grad_(False)
 
     def _load(self, mesh: "DeviceMesh | None") -> TokenScorer:
@@ -117,6 +126,8 @@ class Policy(L.LightningModule):
         lm = AutoModelForCausalLM.from_pretrained(
             self.folder, dtype=torch.float32, attn_implementation=self.attention
         )
+        if self.lora is not None:
+            self.lora.attach(lm, self.adapter_seed)
         scorer = TokenScorer(_without_dropout(lm).train(), self.head_chunk)
         if mesh is not None:
             from teamtune.strategies.fsdp2 import shard
@@ -133,7 +144,11 @@ class Policy(L.LightningModule):
 
     @torch.no_grad()
     def reference_logprobs(self, batch: "PackedBatch", temperature: float) -> Tensor:
-        """[N] log-probs under the frozen copy of the policy as it was when training began."""
+        """[N] log-probs under the policy as it was when training began."""
+        if self.lora is not None:
+            assert self.scorer is not None
+            with switched_off(self.scorer.lm):
+                return self.scorer(batch, temperature)[0]
         assert self.reference is not None
         return self.reference(batch, temperature)[0]
 
@@ -150,11 +165,16 @@ class Policy(L.LightningModule):
         return [p for p in self.scorer.parameters() if p.requires_grad]
 
     def full_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight by its Hugging Face name, gathered where sharded; all ranks must iterate."""
+        """Every weight by its Hugging Face name, gathered where sharded; all ranks must iterate.
+
+        An adapter is added to the weights beneath it.
+        """
         assert self.scorer is not None
-        for name, tensor in self.scorer.lm.state_dict().items():
-            tensor = tensor.detach()
-            yield name, tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        weights = self.scorer.lm.state_dict()
+        if self.lora is not None:
+            yield from self.lora.merged(weights)
+        else:
+            yield from ((name, whole(tensor)) for name, tensor in weights.items())
 
     def export(self, folder: Path, write: bool) -> None:
         """Writes a plain Hugging Face folder (`write`: on one rank; all ranks must call)."""

@@ -59,7 +59,8 @@ def check_team(checkpoint: dict[str, Any], module: TeamModule, path: str | Path)
     saved_shapes = {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
     for name, policy in module.named_policies().items():
         prefix = f"policies.{name}."
-        kinds = ["scorer", "reference"] if module.algorithm.needs_reference else ["scorer"]
+        copied = module.algorithm.needs_reference and policy.lora is None
+        kinds = ["scorer", "reference"] if copied else ["scorer"]
         own_shapes = {
             f"{prefix}{kind}.{weight}": tuple(shape)
             for kind in kinds

@@ -137,11 +137,11 @@ class MultiOptimizerLoop:
 
         Sharding averages gradients over ranks; the factor `world_size` makes that a sum.
         """
-        with_entropy = self.algorithm.entropy_coef > 0
-        logprobs, entropy = policy(batch, temperature, with_entropy)
         reference = None
         if self.algorithm.needs_reference:
             reference = policy.reference_logprobs(batch, temperature)
+        with_entropy = self.algorithm.entropy_coef > 0
+        logprobs, entropy = policy(batch, temperature, with_entropy)
         view = TokenBatch(
             logprobs=logprobs,
             sampling_logprobs=batch.sampling_logprobs,

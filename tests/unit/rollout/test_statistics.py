@@ -3,7 +3,6 @@
 import pytest
 
 from games import Game
-
 from teamtune.inference import Completion, ScriptedEngine
 from teamtune.rollout import JointSampler, Rollout, collect
 from teamtune.rollout.statistics import merged, summarize

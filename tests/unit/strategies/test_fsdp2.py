@@ -21,6 +21,7 @@ from torch.distributed.tensor import DTensor
 from factories import built_policy, model_folder, random_group
 from teamtune.algorithms import ATGRPO
 from teamtune.callbacks.weight_sync import WeightSyncError
+from teamtune.policies import LoRA
 from teamtune.rollout import Group
 from teamtune.training import MultiOptimizerLoop, ranks
 
@@ -92,6 +93,9 @@ CASES = {
     "all flat": Case(all_flat),
     "epochs, minibatches, reference": Case(
         uneven, ALL_OPTIONS, 2, 4, {"token_budget": 25, "head_chunk": 3}
+    ),
+    "adapters, reference": Case(
+        uneven, ALL_OPTIONS, 2, 4, {"token_budget": 25, "lora": LoRA(rank=2)}
     ),
     "clipped, recomputed": Case(
         uneven, policy={"max_grad_norm": 0.05, "gradient_checkpointing": True}

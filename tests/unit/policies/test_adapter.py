@@ -1,0 +1,127 @@
+"""A LoRA adapter learns beside weights that stay, and leaves as plain weights."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from factories import built_policy, model_folder, random_group
+from teamtune.algorithms import ATGRPO
+from teamtune.errors import ConfigError
+from teamtune.policies import LoRA, Policy
+from teamtune.training import MultiOptimizerLoop, pack
+
+KINDS = ["llama", "qwen3"]
+
+
+def batch() -> Any:
+    rng = random.Random(0)
+    (packed,) = pack([random_group(rng, task=f"task-{i}") for i in range(3)], 10_000)
+    return packed
+
+
+def logprobs(policy: Policy) -> torch.Tensor:
+    with torch.no_grad():
+        return policy(batch())[0]
+
+
+def trained(folder: Path, **settings: Any) -> Policy:
+    """A policy with an adapter after three steps with a KL term."""
+    adam = {"optimizer": lambda p: torch.optim.AdamW(p, lr=0.05)}
+    policy = built_policy(folder, True, lora=LoRA(rank=2, alpha=8.0), **{**adam, **settings})
+    optimizer = policy.optimizer(policy.trainable_parameters())
+    loop = MultiOptimizerLoop(ATGRPO(kl_coef=0.1))
+    for step in range(3):
+        rng = random.Random(step)
+        groups = [random_group(rng, task=f"task-{i}") for i in range(4)]
+        loop.run(
+            {"team": policy}, {"team": optimizer}, {"team": groups}, 1.0, 0, torch.device("cpu")
+        )
+    return policy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_adapter_changes_nothing_until_it_is_trained(tmp_path, kind):
+    folder = model_folder(tmp_path, kind)
+    plain, adapted = built_policy(folder), built_policy(folder, lora=LoRA(2))
+    assert torch.equal(logprobs(plain), logprobs(adapted))
+    trainable = {n for n, p in adapted.scorer.named_parameters() if p.requires_grad}
+    assert len(trainable) == 2 * 2 * 7  # A and B of seven layers in each of two blocks
+    assert all(".lora_" in name for name in trainable)
+    assert len(adapted.trainable_parameters()) == len(trainable)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_moves_the_policy_and_not_what_lies_beneath(tmp_path, kind):
+    folder = model_folder(tmp_path, kind)
+    before, policy = logprobs(built_policy(folder)), trained(folder)
+    assert (logprobs(policy) - before).abs().max() > 0.01
+    assert policy.reference is None
+    assert torch.equal(policy.reference_logprobs(batch(), 1.0), before)
+    base = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    kept = {n.replace(".base_layer", ""): t for n, t in policy.scorer.lm.state_dict().items()}
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in base.items())
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_what_engines_and_exports_get_is_the_policy_in_plain_weights(tmp_path, tied):
+    folder = model_folder(tmp_path / "model", tied=tied)
+    write_tokenizer(folder)
+    policy = trained(folder)
+    policy.export(tmp_path / "export", write=True)
+    names = {name for name, _ in policy.full_weights()}
+    assert names == set(AutoModelForCausalLM.from_pretrained(folder).state_dict())
+    exported = built_policy(tmp_path / "export")
+    torch.testing.assert_close(logprobs(exported), logprobs(policy), rtol=0, atol=1e-5)
+    assert torch.equal(policy.reference_logprobs(batch(), 1.0), logprobs(built_policy(folder)))
+
+
+def write_tokenizer(folder: Path) -> None:
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+
+
+def test_recomputation_gives_the_same_training(tmp_path):
+    folder = model_folder(tmp_path)
+    plain = logprobs(trained(folder))
+    recomputed = logprobs(trained(folder, gradient_checkpointing=True, token_budget=25))
+    torch.testing.assert_close(recomputed, plain, rtol=0, atol=1e-5)
+
+
+def test_the_seed_draws_the_adapter_and_nothing_else(tmp_path):
+    def start(seed: int, name: str) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        policy = Policy(str(folder), lora=LoRA(2))
+        policy.prepare(tmp_path / name, False, seed)
+        torch.manual_seed(5)
+        policy.build(None, False)
+        return policy.scorer.state_dict(), torch.rand(1)
+
+    folder = model_folder(tmp_path / "model")
+    (first, drawn), (again, _), (other, _), (role, later) = (
+        start(0, "a"), start(0, "a"), start(1, "a"), start(0, "b")
+    )  # fmt: skip
+    assert drawn == later
+    for name, tensor in first.items():
+        assert torch.equal(tensor, again[name])
+        for different in (other, role):
+            assert torch.equal(tensor, different[name]) == ("lora_A" not in name)
+
+
+def test_the_shapes_are_told_without_weights(tmp_path):
+    policy = built_policy(model_folder(tmp_path), lora=LoRA(3))
+    own = {name: tensor.shape for name, tensor in policy.scorer.state_dict().items()}
+    assert policy.shapes() == own
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"), [({"rank": 0}, "lora.rank"), ({"alpha": 0.0}, "lora.alpha")]
+)
+def test_settings_out_of_range_are_refused(settings, key):
+    with pytest.raises(ConfigError, match=f"^{key}: got 0"):
+        LoRA(**settings)
