@@ -47,12 +47,20 @@ def same_bits(own: Any, other: Any, at: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Six steps in one go, and three, a new process, and three more."""
+    """Six steps in one go, and three, a new process, and three more.
+
+    Policy a is trained in full beside a frozen reference, b through an adapter.
+    """
     whole, parts = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("parts")
     torch.set_num_threads(1)
     settings: dict[str, Any] = {
         "data": {"tasks_per_step": 4, "val": {"init_args": {"count": 3}}},
-        "model": {"minibatch_tasks": 2, "epochs": 2},
+        "model": {
+            "minibatch_tasks": 2,
+            "epochs": 2,
+            "algorithm": {"init_args": {"kl_coef": 0.1}},
+            "policies": {"b": {"init_args": {"lora": {"rank": 2}}}},
+        },
         "trainer": {"check_val_every_n_epoch": 3},
     }
     run(["fit", *team_config(whole, **settings), "--trainer.max_epochs=6"])
