@@ -28,9 +28,9 @@ class LoRA:
 
     def __post_init__(self) -> None:
         if self.rank < 1:
-            raise ConfigError(f"lora.rank: got {self.rank}, allowed: 1 or more")
+            raise ConfigError(f"rank: got {self.rank}, allowed: 1 or more")
         if not self.alpha > 0:
-            raise ConfigError(f"lora.alpha: got {self.alpha}, allowed: more than 0")
+            raise ConfigError(f"alpha: got {self.alpha}, allowed: more than 0")
 
     def attach(self, lm: nn.Module, seed: int) -> None:
         """Adds the update to `lm` in place, 0 at first, A drawn by `seed`; only it is trainable."""

@@ -120,7 +120,7 @@ def test_the_shapes_are_told_without_weights(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "key"), [({"rank": 0}, "lora.rank"), ({"alpha": 0.0}, "lora.alpha")]
+    ("settings", "key"), [({"rank": 0}, "rank"), ({"alpha": 0.0}, "alpha")]
 )
 def test_settings_out_of_range_are_refused(settings, key):
     with pytest.raises(ConfigError, match=f"^{key}: got 0"):
