@@ -31,7 +31,7 @@ def code_of(answer: str, name: str = "") -> str:
     """
     blocks = _blocks(answer)
     trees = [parse(block) for block in blocks]
-    wanted = [tree is not None and _defined(_meanings(tree), name) is not None for tree in trees]
+    wanted = [tree is not None and _defined(meanings(tree), name) is not None for tree in trees]
     defines = [_holds(tree, (ast.FunctionDef,)) for tree in trees]
     tries = [re.search(r"^(async )?def ", block, re.M) is not None for block in blocks]
     for good in (wanted, defines, tries, [tree is not None for tree in trees]):
@@ -67,7 +67,7 @@ def returns_value(source: str, name: str) -> bool:
     The definition must be the last meaning that the top level gives to the name.
     """
     tree = parse(source)
-    function = _defined(_meanings(tree), name) if tree else None
+    function = _defined(meanings(tree), name) if tree else None
     if function is None:
         return False
     try:
@@ -87,7 +87,7 @@ def split_program(answer: str) -> tuple[str, str]:
     blocks = [block for block in _blocks(answer) if _holds(parse(block), _DEFINING)]
     source = "\n\n".join(blocks) if blocks else code_of(answer)
     tree = parse(source)
-    helper = _defined(_meanings(tree), HELPER) if tree else None
+    helper = _defined(meanings(tree), HELPER) if tree else None
     if tree is None or helper is None:
         return "", source
     kept = tree.body[: tree.body.index(helper) + 1]
@@ -193,7 +193,7 @@ def _bound(tree: ast.AST) -> set[str]:
     return {name for node in ast.walk(tree) for name in bound(node)}
 
 
-def _meanings(tree: ast.Module) -> dict[str, ast.stmt]:
+def meanings(tree: ast.Module) -> dict[str, ast.stmt]:
     """The last statement at the top level that gives a name its meaning, for that one holds."""
     last: dict[str, ast.stmt] = {}
     for step in tree.body:

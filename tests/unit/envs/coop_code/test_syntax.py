@@ -135,6 +135,37 @@ def test_a_program_by_one_agent_is_parted_at_the_helper():
     assert split_program("no program") == ("", "")
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "g = aux\n" + main("return g(x)"),
+        "g = aux\nh = g\n" + main("return h(x)"),
+        "g = partial(aux, 1)\n" + main("return g(x)"),
+        "g = functools.partial(aux)\n" + main("return g(x)"),
+        "g = lambda x: aux(x)\n" + main("return g(x)"),
+        main("g = aux\nreturn g(x)"),
+        main("g: object = aux\nreturn g(x)"),
+        main("return partial(aux)(x)"),
+    ],
+)
+def test_a_name_that_stands_for_the_helper_is_no_work(program):
+    assert not adds_work(program, "f")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "g = sorted\n" + main("return g(aux(x))"),
+        "g = partial(sorted)\n" + main("return g(aux(x))"),
+        "g = aux\ng = sorted\n" + main("return g(aux(x))"),
+        "g = lambda x: aux(x) + 1\n" + main("return g(x)"),
+        "from heapq import nlargest\n" + main("return nlargest(1, aux(x))"),
+    ],
+)
+def test_a_name_that_stands_for_more_is_work(program):
+    assert adds_work(program, "f")
+
+
 def test_what_a_problem_gives_stays():
     prompt = "import math\n\n\ndef given(x):\n    return x\n\n\ndef f(x):\n    '''Text.'''\n"
     assert preamble_of(prompt, "f") == "import math\n\n\ndef given(x):\n    return x"
