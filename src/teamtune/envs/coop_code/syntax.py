@@ -27,7 +27,7 @@ def code_of(answer: str, name: str = "") -> str:
 
     Where none does it is the first that defines a function, or that parses, and else the first.
     Blocks in another language count only where there are no others. An answer that is a program
-    as it stands needs no fence.
+    as it stands needs no fence, if it gives a name a meaning: a word of prose parses as well.
     """
     blocks = _blocks(answer)
     trees = [parse(block) for block in blocks]
@@ -43,7 +43,8 @@ def code_of(answer: str, name: str = "") -> str:
 def _blocks(answer: str) -> list[str]:
     """The programs in an answer that may be Python, without the indentation of the fence."""
     answer = answer.replace("\r\n", "\n").replace("\r", "\n")
-    if parse(answer.strip()) is not None:
+    tree = parse(answer.strip())
+    if tree is not None and any(map(_gives_meaning, ast.walk(tree))):
         return [answer.strip()]
     fenced = [(label.strip().lower(), body) for _, label, body in _FENCE.findall(answer)]
     fenced = [(label, _LAST_FENCE.sub("", body)) for label, body in fenced]
@@ -187,6 +188,11 @@ def _cut(source: str, numbers: set[int]) -> str:
 
 def _holds(tree: ast.Module | None, kinds: tuple[type, ...]) -> bool:
     return tree is not None and any(isinstance(step, kinds) for step in tree.body)
+
+
+def _gives_meaning(node: ast.AST) -> bool:
+    """Whether it defines, imports or assigns; `Answer: none` only annotates."""
+    return isinstance(node, _DEFINING) and getattr(node, "value", node) is not None
 
 
 def _bound(tree: ast.AST) -> set[str]:

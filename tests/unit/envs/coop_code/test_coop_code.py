@@ -72,6 +72,8 @@ def test_everything_is_worth_four(env):
         ("def aux(:", MAIN, 0.6 + 0.5),  # no code in the answer; aux is then unknown
         ("I cannot.", ALONE, 0.6 + 0.5 + 1.0),
         ("# later", ALONE, 0.6 + 0.5 + 1.0),
+        ("Sorry", ALONE, 0.6 + 0.5 + 1.0),
+        ("Answer: none", ALONE, 0.6 + 0.5 + 1.0),
         ("```python\ndef aux(:\n```", MAIN, 0.6),  # a block that does not parse
         ("", ALONE, 0.6 + 0.5 + 1.0),
         ("x = 1", ALONE, 0.6 + 0.5 + 1.0),
