@@ -15,8 +15,11 @@ from teamtune.envs.sandbox.syntax_tree import parse_tree
 HELPER = "aux"
 """The helper's name, which both agents are told."""
 _FENCE = re.compile(
-    r"(?:^|(?<![`~]))(```+|~~~+)[ \t]*([^\n`]*)\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S
+    r"(?:^|(?<![`~]))(```+|~~~+)[ \t]*([^\n`]*)\n(.*?)"
+    r"(?:^[ \t]*\1[ \t]*$|^ {0,3}\1(?![^\n]*\1)[^\n]*$|\Z)",
+    re.M | re.S,
 )
+"""Text may stand behind a closing fence, but for one further in: that is a docstring's."""
 _LAST_FENCE = re.compile(r"(```+|~~~+)\s*\Z")
 """One that ends a line of the program instead of a line of its own."""
 _DEFINING = (*SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)

@@ -202,6 +202,13 @@ BLOCK = f"```python\n{F}\n```"
         "Sure! " + BLOCK,
         "Sure:" + BLOCK + "\nThat is it.",
         "```python\n" + F + "```",
+        BLOCK + ".",
+        BLOCK + " It uses `return`.",
+        BLOCK + " It returns 1.\nThat is it.",
+        BLOCK + ".\nFor instance:\n```python\nprint(f())\n```",
+        "Ex:\n```python\nprint(f())\n``` and the code:\n" + BLOCK,
+        "1. Code:\n   ```python\n   def f():\n       return 1\n   ``` It returns 1.",
+        "~~~python\n" + F + "\n~~~.",
         BLOCK.replace("\n", "\r\n"),
         "Sure:\n\n```python\n" + F,
     ],
@@ -216,6 +223,9 @@ def test_a_block_without_a_function_is_the_last_choice():
     assert code_of("`" * 5000) == ""
     fence_inside = 'def f():\n    """\n    ```\n    x\n    ```\n    """'
     assert code_of(fence_inside) == fence_inside
+    for line in ("    ```python", "    ```f()``` is 1", "```f()``` is 1"):
+        documented = f'def f():\n    """\n{line}\n    """\n    return 1'
+        assert code_of(f"```python\n{documented}\n```") == documented
 
 
 def test_the_block_that_defines_what_is_wanted_is_the_first_choice():
