@@ -129,10 +129,14 @@ def join(parts: Iterable[str]) -> str:
 
 
 def preamble_of(prompt: str, entry_point: str) -> str:
-    """What a problem's prompt defines beside the entry point: imports and given functions."""
+    """What a problem's prompt defines beside the entry point: imports and given functions.
+
+    Of a prompt that does not parse, the lines at its top level that import something.
+    """
     prompt, tree = _completed(prompt)
     if tree is None:
-        return ""
+        kinds = (ast.Import, ast.ImportFrom)
+        return "\n".join(line for line in prompt.split("\n") if _holds(parse(line), kinds))
     lines = set(range(1, prompt.count("\n") + 2))
     for step in tree.body:
         if isinstance(step, ast.FunctionDef) and step.name == entry_point:

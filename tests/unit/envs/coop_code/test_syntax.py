@@ -179,6 +179,8 @@ def test_what_a_problem_gives_stays():
     assert given_of("import math\ndef f(x):\n    'text'", "f") == ""
     assert given_of("def stub(x):\n    'text'\ndef f(x):\n    'text'", "f") == ""
     assert preamble_of("def f(x:", "f") == ""
+    broken = "import math\n  import os\nfrom re import sub\ndef f(x: sub\n    import the rest\n"
+    assert preamble_of(broken, "f") == "import math\nfrom re import sub"
 
 
 F = "def f():\n    return 1"
