@@ -121,10 +121,10 @@ class CoopCode(TeamWork):
         """
         return (await self._score(task, helper, main))[0]
 
-    async def judge(self, task: Task, answers: Mapping[str, str]) -> Verdict:
+    async def judge(self, task: Task, answers: Mapping[str, str], last: bool) -> Verdict:
         levels, result = await self._score(task, answers["helper"], answers["main"])
         solved = result is not None and result.passed == result.total
-        feedback = await self._tell(task, answers, levels) if self.turns > 1 else {}
+        feedback = {} if last else await self._tell(task, answers, levels)
         return Verdict(levels, solved, feedback)
 
     def split(self, text: str) -> dict[str, str]:

@@ -182,6 +182,28 @@ def tell(feedback, main, sandbox):
     return told["main"]
 
 
+def test_examples_run_only_where_another_turn_follows():
+    tried = []
+
+    class Counting(Sandbox):
+        def run_tests_sync(self, program, asserts, timeout=None):
+            tried.append(asserts)
+            return super().run_tests_sync(program, asserts, timeout)
+
+    env = CoopCode(turns=2, sandbox=Counting(workers=1))
+
+    async def play():
+        first = await env.transition(env.reset(TASK), {"helper": HELPER, "main": MAIN})
+        before = len(tried)
+        last = await env.transition(first.state, {"helper": HELPER, "main": MAIN})
+        return before, len(tried) - before, last
+
+    before, after, last = asyncio.run(play())
+    env.sandbox.close()
+    assert (before, after) == (4, 2)  # the tests or the examples, once more with another helper
+    assert last.done and last.info["levels"]["total"] == 4.0 and last.state.feedback == ()
+
+
 def test_details_name_what_fails_of_the_examples_and_nothing_of_the_tests(sandbox):
     told = tell("details", MAIN.replace("/ len(values)", "* 0.5"), sandbox)
     assert "Does not hold: assert (mean([5])) == 5.0" in told and "[1, 3]" not in told
