@@ -186,9 +186,9 @@ class CoopCode(TeamWork):
         examples = examples_of(task.data["prompt"])
         names = (HELPER, task.data["entry_point"])
         helper, main = (code_of(answers[role], name) for role, name in zip(self.roles, names))
-        result = None
+        program, result = _program(task, helper, main), None
         if examples and levels["syntax"]:
-            result = await self.sandbox.run_tests(_program(task, helper, main), examples)
+            result = await self.sandbox.run_tests(program, examples)
         passed = result is not None and result.status == "passed"
         if self.feedback == "passed":
             said = f"All examples hold: {_yes(passed)}."
@@ -197,7 +197,7 @@ class CoopCode(TeamWork):
             f"{HELPER} is defined and returns something: {_yes(levels['helper'])}",
             f"{task.data['entry_point']} is defined and returns something: "
             f"{_yes(levels['entry_point'])}",
-            f"The two parts form a program: {_yes(levels['syntax'])}",
+            f"The two parts form a program: {_yes(parse(program))}",
         ]
         if examples:
             lines.append(f"All examples hold: {_yes(passed)}")

@@ -182,6 +182,12 @@ def tell(feedback, main, sandbox):
     return told["main"]
 
 
+def test_parts_without_an_entry_point_still_form_a_program(sandbox):
+    line = "The two parts form a program: "
+    assert f"{line}yes" in tell("signals", "I cannot.", sandbox)
+    assert f"{line}no" in tell("signals", "```python\ndef mean(:\n```", sandbox)
+
+
 def test_examples_run_only_where_another_turn_follows():
     tried = []
 
