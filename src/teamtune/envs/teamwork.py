@@ -108,7 +108,8 @@ class TeamWork(Environment[TeamState]):
     async def judge(self, task: Task, answers: Mapping[str, str], last: bool) -> Verdict:
         """The worth of a joint answer, given each role's text; never raises for any text.
 
-        After the `last` one nobody hears feedback.
+        An exception is a failure of the environment's own, and no reward. After the `last` answer
+        nobody hears feedback.
         """
 
     @abstractmethod

@@ -28,6 +28,10 @@ _LONGEST = 3600.0
 _MAKING = threading.Lock()
 
 
+class SandboxFailed(RuntimeError):
+    """The sandbox's own failure: it says nothing about the program, which has no result."""
+
+
 class Sandbox:
     """A pool of confined workers for Python programs, which have the standard library only.
 
@@ -106,7 +110,8 @@ class Sandbox:
         """Runs `program` as a script that reads `stdin` and prints; its output is in `stdout`.
 
         Leaving with `os._exit` is an error: the end would not be its own word. `timeout` in
-        seconds, None is the sandbox's own. Raises ConfigError where programs cannot be confined.
+        seconds, None is the sandbox's own. Raises ConfigError where programs cannot be confined,
+        and SandboxFailed.
         """
         return score_run(self._execute(program, None, stdin, timeout))
 
@@ -129,6 +134,7 @@ class Sandbox:
         Raises:
             ValueError: No asserts: then nothing could fail.
             ConfigError: Programs cannot be confined here.
+            SandboxFailed: The server died twice, at the hands of the OOM killer for instance.
         """
         if isinstance(asserts, str) or not asserts:
             raise ValueError(f"asserts: got {asserts!r}, expected a list of at least one statement")
@@ -174,7 +180,7 @@ class Sandbox:
                 return Ending("timeout", 0, limits.timeout, b"", b"")
             except WorkerDied as error:
                 if last:
-                    return Ending("server", 0, limits.timeout, b"", str(error).encode())
+                    raise SandboxFailed(f"sandbox: the server died twice ({error})") from error
             finally:
                 job.close()
         raise AssertionError("unreachable")

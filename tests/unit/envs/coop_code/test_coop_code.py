@@ -9,7 +9,7 @@ import pytest
 from teamtune.envs import check_env
 from teamtune.envs.coop_code import CoopCode, HumanEvalTasks
 from teamtune.envs.coop_code.environment import MAXIMA, examples_of
-from teamtune.envs.sandbox import Sandbox
+from teamtune.envs.sandbox import Sandbox, SandboxFailed, worker
 from teamtune.errors import ConfigError
 from teamtune.tasks import Task
 
@@ -106,6 +106,17 @@ def test_an_endless_program_costs_its_time_only():
     assert (
         total(env, "def aux(values):\n    while values:\n        pass\n    return 1", MAIN) == 1.5
     )
+    env.sandbox.close()
+
+
+def test_a_sandbox_that_fails_gives_no_reward(monkeypatch):
+    def gone(*_):
+        raise worker.WorkerDied("the server is gone")
+
+    env = CoopCode(sandbox=Sandbox(workers=1))
+    monkeypatch.setattr(worker.Worker, "run", gone)
+    with pytest.raises(SandboxFailed):
+        asyncio.run(env.transition(env.reset(TASK), {"helper": HELPER, "main": MAIN}))
     env.sandbox.close()
 
 
