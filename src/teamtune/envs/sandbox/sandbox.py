@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from teamtune.envs.sandbox.asserts import Assert, take_apart
+from teamtune.envs.sandbox.asserts import Assert, can_fail, take_apart
 from teamtune.envs.sandbox.job import Ending, Job, Probe
 from teamtune.envs.sandbox.pool import Pool
 from teamtune.envs.sandbox.result import SandboxResult
@@ -132,12 +132,14 @@ class Sandbox:
             timeout: Seconds for all together; what has not run by then does not count.
 
         Raises:
-            ValueError: No asserts: then nothing could fail.
+            ValueError: No asserts, or one that could not fail: no assert, raise or call in it.
             ConfigError: Programs cannot be confined here.
             SandboxFailed: The server died twice, at the hands of the OOM killer for instance.
         """
         if isinstance(asserts, str) or not asserts:
             raise ValueError(f"asserts: got {asserts!r}, expected a list of at least one statement")
+        if vain := [source for source in asserts if not can_fail(source)]:
+            raise ValueError(f"asserts: got {vain[0]!r}, expected an assert, a raise or a call")
         tests = [take_apart(source) for source in asserts]
         ending = self._execute(program, _probes(tests), "", timeout)
         return score_asserts(ending, tests)

@@ -261,6 +261,14 @@ def test_an_odd_example_takes_none_of_the_others_along(odd):
         ({"prompt": PROMPT, "entry_point": "aux", "test": TEST}, "other than aux"),
         ({"prompt": PROMPT, "entry_point": "mean", "test": "def check(:"}, "invalid syntax"),
         ({"prompt": PROMPT, "entry_point": "mean", "test": "x = 1"}, "expected one function"),
+        (
+            {
+                "prompt": PROMPT,
+                "entry_point": "mean",
+                "test": "def check(c):\n    c([1]) == 1",
+            },
+            "no assert that could fail",
+        ),
     ],
 )
 def test_malformed_tasks_are_told(env, data, message):
