@@ -105,8 +105,12 @@ class TeamWork(Environment[TeamState]):
         self.prompts = Prompts(prompts, self.agents)
 
     @abstractmethod
-    async def judge(self, task: Task, answers: Mapping[str, str]) -> Verdict:
-        """The worth of a joint answer, given each role's text; never raises for any text."""
+    async def judge(self, task: Task, answers: Mapping[str, str], last: bool) -> Verdict:
+        """The worth of a joint answer, given each role's text; never raises for any text.
+
+        An exception is a failure of the environment's own, and no reward. After the `last` answer
+        nobody hears feedback.
+        """
 
     @abstractmethod
     def split(self, text: str) -> dict[str, str]:
@@ -150,12 +154,12 @@ class TeamWork(Environment[TeamState]):
             return Transition(after, unjudged, info={"judged": False})
         latest = {name: text for step in after.steps for name, text in step}
         answers = self.split(latest[SOLO]) if self.workflow == "single" else latest
-        verdict = await self.judge(state.task, answers)
+        done = not self.acting(after)
+        verdict = await self.judge(state.task, answers, done)
         total = verdict.levels["total"]
         after = replace(
             after, share=total / self.maximum, feedback=tuple(sorted(verdict.feedback.items()))
         )
-        done = not self.acting(after)
         rewards = {agent: Reward(team=total) for agent in actions}
         malformed = not all(answers[role].strip() for role in self.roles)
         info = {

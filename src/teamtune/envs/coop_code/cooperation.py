@@ -7,8 +7,8 @@ program runs once more with a helper that returns something else, and a test sto
 import ast
 from collections.abc import Iterator
 
-from teamtune.envs.coop_code.flow import SCOPES, Flow, decisive, read
-from teamtune.envs.coop_code.syntax import HELPER, parse
+from teamtune.envs.coop_code.flow import SCOPES, Flow, bound, decisive, read
+from teamtune.envs.coop_code.syntax import HELPER, meanings, parse
 
 _ALTERED = """\
 def __altered(helper):
@@ -84,43 +84,54 @@ def adds_work(main: str, entry_point: str) -> bool:
     """Whether the entry point does more than to hand its arguments to the helper and back.
 
     Work is an operation, a comparison, an item, a loop, a condition, a second call of the helper,
-    or a call of anything but the helper and functions of `main`, whose own work counts. It has to
-    bear on the result: what cannot be reached or is not returned is none. Work that changes
-    nothing, as in `aux(n) + 0`, still is.
+    or a call of anything but the helper and functions of `main`, whose own work counts, or what
+    stands for one of them. It has to bear on the result: what cannot be reached or is not returned
+    is none. Work that changes nothing, as in `aux(n) + 0`, still is.
     """
     try:
-        return any(
-            _works(flows, {HELPER, *_scopes(main), *_defined_in(function)})
-            for function, flows in _involved(main, entry_point)
-        )
+        own = _own_of(main)
+        found = _involved(main, entry_point)
+        return any(_works(flows, _own_in(step, own)) for step, flows in found)
     except RecursionError:  # too deep to walk
         return False
 
 
-def _involved(main: str, entry_point: str) -> Iterator[tuple[ast.FunctionDef, list[Flow]]]:
-    """The entry point and what it calls in `main`, with the flows that decide the result of each.
+def _involved(main: str, entry_point: str) -> Iterator[tuple[ast.stmt, list[Flow]]]:
+    """The entry point and what it reads of `main`'s top level, with the flows that decide on each.
 
     May raise RecursionError.
     """
-    known = _scopes(main)
+    known = _top_level(main)
     pending, seen = [entry_point], set[str]()
     while pending:
         name = pending.pop()
         if name in seen or name not in known:
             continue
         seen.add(name)
-        scope = known[name]
-        for function in scope.body if isinstance(scope, ast.ClassDef) else [scope]:
-            if isinstance(function, ast.FunctionDef):
-                flows = decisive(function)
-                yield function, flows
-                pending += read(_nodes(flows))
+        match known[name]:
+            case ast.Assign(value=ast.expr() as value) | ast.AnnAssign(value=ast.expr() as value):
+                flows = [Flow(None, (value,), ())]
+                yield known[name], flows
+                pending += read([value])
+            case ast.FunctionDef() | ast.ClassDef() as scope:
+                for function in scope.body if isinstance(scope, ast.ClassDef) else [scope]:
+                    if isinstance(function, ast.FunctionDef):
+                        flows = decisive(function)
+                        yield function, flows
+                        pending += set(read(_nodes(flows))) - _local(function)
 
 
-def _scopes(main: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """The functions and classes at the top level, by name."""
+def _top_level(main: str) -> dict[str, ast.stmt]:
+    """The statement that gives each name of the top level its meaning."""
     tree = parse(main)
-    return {step.name: step for step in (tree.body if tree else []) if isinstance(step, SCOPES)}
+    return meanings(tree) if tree else {}
+
+
+def _local(function: ast.FunctionDef) -> set[str]:
+    """The names that mean something else inside a function than at the top level."""
+    nodes = list(ast.walk(function))
+    shared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    return {name for node in nodes for name in bound(node)} - shared
 
 
 def _nodes(flows: list[Flow]) -> list[ast.AST]:
@@ -138,15 +149,34 @@ def _works(flows: list[Flow], own: set[str]) -> bool:
     )
 
 
-def _defined_in(function: ast.FunctionDef) -> set[str]:
-    """The names of its inner functions."""
-    names = set()
-    for node in ast.walk(function):
-        if isinstance(node, ast.FunctionDef):
-            names.add(node.name)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return names
+def _own_of(main: str) -> set[str]:
+    """The helper, the top level's functions and classes, and the names that stand for one."""
+    own = {HELPER}
+    for name, step in _top_level(main).items():
+        if _is_own(step, own):
+            own.add(name)
+    return own
+
+
+def _own_in(step: ast.stmt, own: set[str]) -> set[str]:
+    """`own` and the inner functions of a statement, and the names that stand for one."""
+    own = set(own)
+    for node in ast.walk(step):
+        if _is_own(node, own):
+            own.update(n for part in (node, *ast.iter_child_nodes(node)) for n in bound(part))
+    return own
+
+
+def _is_own(node: ast.AST | None, own: set[str]) -> bool:
+    """Whether it defines or stands for a function that is written here or one of `own`."""
+    match node:
+        case ast.Assign(value=value) | ast.AnnAssign(value=value):
+            return _is_own(value, own)
+        case ast.Call(ast.Name("partial") | ast.Attribute(attr="partial"), [first, *_]):
+            return _is_own(first, own)
+        case ast.Name(name):
+            return name in own
+    return isinstance(node, (*SCOPES, ast.Lambda))
 
 
 def _is_work(node: ast.AST, own: set[str]) -> bool:
@@ -156,10 +186,7 @@ def _is_work(node: ast.AST, own: set[str]) -> bool:
     if isinstance(node, _WORK):
         return not _is_constant(node)
     if isinstance(node, ast.Call):
-        called = node.func
-        return not (
-            isinstance(called, ast.Lambda) or (isinstance(called, ast.Name) and called.id in own)
-        )
+        return not (_is_own(node.func, own) or _is_own(node, own))
     return False
 
 

@@ -121,10 +121,10 @@ class CoopCode(TeamWork):
         """
         return (await self._score(task, helper, main))[0]
 
-    async def judge(self, task: Task, answers: Mapping[str, str]) -> Verdict:
+    async def judge(self, task: Task, answers: Mapping[str, str], last: bool) -> Verdict:
         levels, result = await self._score(task, answers["helper"], answers["main"])
         solved = result is not None and result.passed == result.total
-        feedback = await self._tell(task, answers, levels) if self.turns > 1 else {}
+        feedback = {} if last else await self._tell(task, answers, levels)
         return Verdict(levels, solved, feedback)
 
     def split(self, text: str) -> dict[str, str]:
@@ -186,9 +186,9 @@ class CoopCode(TeamWork):
         examples = examples_of(task.data["prompt"])
         names = (HELPER, task.data["entry_point"])
         helper, main = (code_of(answers[role], name) for role, name in zip(self.roles, names))
-        result = None
+        program, result = _program(task, helper, main), None
         if examples and levels["syntax"]:
-            result = await self.sandbox.run_tests(_program(task, helper, main), examples)
+            result = await self.sandbox.run_tests(program, examples)
         passed = result is not None and result.status == "passed"
         if self.feedback == "passed":
             said = f"All examples hold: {_yes(passed)}."
@@ -197,7 +197,7 @@ class CoopCode(TeamWork):
             f"{HELPER} is defined and returns something: {_yes(levels['helper'])}",
             f"{task.data['entry_point']} is defined and returns something: "
             f"{_yes(levels['entry_point'])}",
-            f"The two parts form a program: {_yes(levels['syntax'])}",
+            f"The two parts form a program: {_yes(parse(program))}",
         ]
         if examples:
             lines.append(f"All examples hold: {_yes(passed)}")

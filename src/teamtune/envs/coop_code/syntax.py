@@ -15,8 +15,11 @@ from teamtune.envs.sandbox.syntax_tree import parse_tree
 HELPER = "aux"
 """The helper's name, which both agents are told."""
 _FENCE = re.compile(
-    r"(?:^|(?<![`~]))(```+|~~~+)[ \t]*([^\n`]*)\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.M | re.S
+    r"(?:^|(?<![`~]))(```+|~~~+)[ \t]*([^\n`]*)\n(.*?)"
+    r"(?:^[ \t]*\1[ \t]*$|^ {0,3}\1(?![^\n]*\1)[^\n]*$|\Z)",
+    re.M | re.S,
 )
+"""Text may stand behind a closing fence, but for one further in: that is a docstring's."""
 _LAST_FENCE = re.compile(r"(```+|~~~+)\s*\Z")
 """One that ends a line of the program instead of a line of its own."""
 _DEFINING = (*SCOPES, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
@@ -27,11 +30,11 @@ def code_of(answer: str, name: str = "") -> str:
 
     Where none does it is the first that defines a function, or that parses, and else the first.
     Blocks in another language count only where there are no others. An answer that is a program
-    as it stands needs no fence.
+    as it stands needs no fence, if it gives a name a meaning: a word of prose parses as well.
     """
     blocks = _blocks(answer)
     trees = [parse(block) for block in blocks]
-    wanted = [tree is not None and _defined(_meanings(tree), name) is not None for tree in trees]
+    wanted = [tree is not None and _defined(meanings(tree), name) is not None for tree in trees]
     defines = [_holds(tree, (ast.FunctionDef,)) for tree in trees]
     tries = [re.search(r"^(async )?def ", block, re.M) is not None for block in blocks]
     for good in (wanted, defines, tries, [tree is not None for tree in trees]):
@@ -43,7 +46,8 @@ def code_of(answer: str, name: str = "") -> str:
 def _blocks(answer: str) -> list[str]:
     """The programs in an answer that may be Python, without the indentation of the fence."""
     answer = answer.replace("\r\n", "\n").replace("\r", "\n")
-    if parse(answer.strip()) is not None:
+    tree = parse(answer.strip())
+    if tree is not None and any(map(_gives_meaning, ast.walk(tree))):
         return [answer.strip()]
     fenced = [(label.strip().lower(), body) for _, label, body in _FENCE.findall(answer)]
     fenced = [(label, _LAST_FENCE.sub("", body)) for label, body in fenced]
@@ -67,7 +71,7 @@ def returns_value(source: str, name: str) -> bool:
     The definition must be the last meaning that the top level gives to the name.
     """
     tree = parse(source)
-    function = _defined(_meanings(tree), name) if tree else None
+    function = _defined(meanings(tree), name) if tree else None
     if function is None:
         return False
     try:
@@ -87,7 +91,7 @@ def split_program(answer: str) -> tuple[str, str]:
     blocks = [block for block in _blocks(answer) if _holds(parse(block), _DEFINING)]
     source = "\n\n".join(blocks) if blocks else code_of(answer)
     tree = parse(source)
-    helper = _defined(_meanings(tree), HELPER) if tree else None
+    helper = _defined(meanings(tree), HELPER) if tree else None
     if tree is None or helper is None:
         return "", source
     kept = tree.body[: tree.body.index(helper) + 1]
@@ -125,10 +129,14 @@ def join(parts: Iterable[str]) -> str:
 
 
 def preamble_of(prompt: str, entry_point: str) -> str:
-    """What a problem's prompt defines beside the entry point: imports and given functions."""
+    """What a problem's prompt defines beside the entry point: imports and given functions.
+
+    Of a prompt that does not parse, the lines at its top level that import something.
+    """
     prompt, tree = _completed(prompt)
     if tree is None:
-        return ""
+        kinds = (ast.Import, ast.ImportFrom)
+        return "\n".join(line for line in prompt.split("\n") if _holds(parse(line), kinds))
     lines = set(range(1, prompt.count("\n") + 2))
     for step in tree.body:
         if isinstance(step, ast.FunctionDef) and step.name == entry_point:
@@ -189,11 +197,16 @@ def _holds(tree: ast.Module | None, kinds: tuple[type, ...]) -> bool:
     return tree is not None and any(isinstance(step, kinds) for step in tree.body)
 
 
+def _gives_meaning(node: ast.AST) -> bool:
+    """Whether it defines, imports or assigns; `Answer: none` only annotates."""
+    return isinstance(node, _DEFINING) and getattr(node, "value", node) is not None
+
+
 def _bound(tree: ast.AST) -> set[str]:
     return {name for node in ast.walk(tree) for name in bound(node)}
 
 
-def _meanings(tree: ast.Module) -> dict[str, ast.stmt]:
+def meanings(tree: ast.Module) -> dict[str, ast.stmt]:
     """The last statement at the top level that gives a name its meaning, for that one holds."""
     last: dict[str, ast.stmt] = {}
     for step in tree.body:

@@ -2,6 +2,6 @@
 
 from teamtune.envs.sandbox.check_function import asserts_of_check
 from teamtune.envs.sandbox.result import SandboxResult, Status, Verdict
-from teamtune.envs.sandbox.sandbox import Sandbox
+from teamtune.envs.sandbox.sandbox import Sandbox, SandboxFailed
 
-__all__ = ["Sandbox", "SandboxResult", "Status", "Verdict", "asserts_of_check"]
+__all__ = ["Sandbox", "SandboxFailed", "SandboxResult", "Status", "Verdict", "asserts_of_check"]

@@ -76,6 +76,17 @@ def take_apart(source: str) -> Assert:
     return Assert(tuple(parts), prelude=ast.unparse(ast.Module(prelude, [])))
 
 
+@lru_cache(_CACHED)
+def can_fail(source: str) -> bool:
+    """Whether a test asserts, raises or has a call as a statement; what does not parse fails."""
+    try:
+        nodes = list(ast.walk(parse_tree(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    calls = (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in nodes)
+    return any(calls) or any(isinstance(node, ast.Assert | ast.Raise) for node in nodes)
+
+
 def _aliases(step: ast.stmt) -> list[ast.alias]:
     return step.names if isinstance(step, ast.Import | ast.ImportFrom) else []
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from teamtune.envs.sandbox.asserts import Assert, take_apart
+from teamtune.envs.sandbox.asserts import Assert, can_fail, take_apart
 from teamtune.envs.sandbox.job import Ending, Job, Probe
 from teamtune.envs.sandbox.pool import Pool
 from teamtune.envs.sandbox.result import SandboxResult
@@ -26,6 +26,10 @@ _MOST_WORKERS = 16
 _MB, _KB = 1 << 20, 1 << 10
 _LONGEST = 3600.0
 _MAKING = threading.Lock()
+
+
+class SandboxFailed(RuntimeError):
+    """The sandbox's own failure: it says nothing about the program, which has no result."""
 
 
 class Sandbox:
@@ -106,7 +110,8 @@ class Sandbox:
         """Runs `program` as a script that reads `stdin` and prints; its output is in `stdout`.
 
         Leaving with `os._exit` is an error: the end would not be its own word. `timeout` in
-        seconds, None is the sandbox's own. Raises ConfigError where programs cannot be confined.
+        seconds, None is the sandbox's own. Raises ConfigError where programs cannot be confined,
+        and SandboxFailed.
         """
         return score_run(self._execute(program, None, stdin, timeout))
 
@@ -127,11 +132,14 @@ class Sandbox:
             timeout: Seconds for all together; what has not run by then does not count.
 
         Raises:
-            ValueError: No asserts: then nothing could fail.
+            ValueError: No asserts, or one that could not fail: no assert, raise or call in it.
             ConfigError: Programs cannot be confined here.
+            SandboxFailed: The server died twice, at the hands of the OOM killer for instance.
         """
         if isinstance(asserts, str) or not asserts:
             raise ValueError(f"asserts: got {asserts!r}, expected a list of at least one statement")
+        if vain := [source for source in asserts if not can_fail(source)]:
+            raise ValueError(f"asserts: got {vain[0]!r}, expected an assert, a raise or a call")
         tests = [take_apart(source) for source in asserts]
         ending = self._execute(program, _probes(tests), "", timeout)
         return score_asserts(ending, tests)
@@ -174,7 +182,7 @@ class Sandbox:
                 return Ending("timeout", 0, limits.timeout, b"", b"")
             except WorkerDied as error:
                 if last:
-                    return Ending("server", 0, limits.timeout, b"", str(error).encode())
+                    raise SandboxFailed(f"sandbox: the server died twice ({error})") from error
             finally:
                 job.close()
         raise AssertionError("unreachable")

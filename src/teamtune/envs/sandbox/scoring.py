@@ -72,8 +72,6 @@ def _finished(ending: Ending, transcript: Transcript) -> SandboxResult | None:
         return _result(ending, "killed", f"too much {ending.overflow}")
     if ending.why == "timeout":
         return _result(ending, "timeout", "the time limit")
-    if ending.why == "server":
-        return _result(ending, "killed", "its server died twice")
     if ending.why == "disk":
         return _result(ending, "killed", "too many or too large files")
     first = transcript.steps[0] if transcript.steps else None

@@ -54,7 +54,7 @@ class Writing(TeamWork):
             )
         return super().reset(task)
 
-    async def judge(self, task: Task, answers: Mapping[str, str]) -> Verdict:
+    async def judge(self, task: Task, answers: Mapping[str, str], last: bool) -> Verdict:
         levels = self.joint_reward(*(answers[role] for role in self.pair))
         return Verdict(levels, levels["total"] >= self.success_share * self.maximum)
 

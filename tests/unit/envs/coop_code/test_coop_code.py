@@ -9,7 +9,7 @@ import pytest
 from teamtune.envs import check_env
 from teamtune.envs.coop_code import CoopCode, HumanEvalTasks
 from teamtune.envs.coop_code.environment import MAXIMA, examples_of
-from teamtune.envs.sandbox import Sandbox
+from teamtune.envs.sandbox import Sandbox, SandboxFailed, worker
 from teamtune.errors import ConfigError
 from teamtune.tasks import Task
 
@@ -72,6 +72,8 @@ def test_everything_is_worth_four(env):
         ("def aux(:", MAIN, 0.6 + 0.5),  # no code in the answer; aux is then unknown
         ("I cannot.", ALONE, 0.6 + 0.5 + 1.0),
         ("# later", ALONE, 0.6 + 0.5 + 1.0),
+        ("Sorry", ALONE, 0.6 + 0.5 + 1.0),
+        ("Answer: none", ALONE, 0.6 + 0.5 + 1.0),
         ("```python\ndef aux(:\n```", MAIN, 0.6),  # a block that does not parse
         ("", ALONE, 0.6 + 0.5 + 1.0),
         ("x = 1", ALONE, 0.6 + 0.5 + 1.0),
@@ -104,6 +106,17 @@ def test_an_endless_program_costs_its_time_only():
     assert (
         total(env, "def aux(values):\n    while values:\n        pass\n    return 1", MAIN) == 1.5
     )
+    env.sandbox.close()
+
+
+def test_a_sandbox_that_fails_gives_no_reward(monkeypatch):
+    def gone(*_):
+        raise worker.WorkerDied("the server is gone")
+
+    env = CoopCode(sandbox=Sandbox(workers=1))
+    monkeypatch.setattr(worker.Worker, "run", gone)
+    with pytest.raises(SandboxFailed):
+        asyncio.run(env.transition(env.reset(TASK), {"helper": HELPER, "main": MAIN}))
     env.sandbox.close()
 
 
@@ -180,6 +193,34 @@ def tell(feedback, main, sandbox):
     return told["main"]
 
 
+def test_parts_without_an_entry_point_still_form_a_program(sandbox):
+    line = "The two parts form a program: "
+    assert f"{line}yes" in tell("signals", "I cannot.", sandbox)
+    assert f"{line}no" in tell("signals", "```python\ndef mean(:\n```", sandbox)
+
+
+def test_examples_run_only_where_another_turn_follows():
+    tried = []
+
+    class Counting(Sandbox):
+        def run_tests_sync(self, program, asserts, timeout=None):
+            tried.append(asserts)
+            return super().run_tests_sync(program, asserts, timeout)
+
+    env = CoopCode(turns=2, sandbox=Counting(workers=1))
+
+    async def play():
+        first = await env.transition(env.reset(TASK), {"helper": HELPER, "main": MAIN})
+        before = len(tried)
+        last = await env.transition(first.state, {"helper": HELPER, "main": MAIN})
+        return before, len(tried) - before, last
+
+    before, after, last = asyncio.run(play())
+    env.sandbox.close()
+    assert (before, after) == (4, 2)  # the tests or the examples, once more with another helper
+    assert last.done and last.info["levels"]["total"] == 4.0 and last.state.feedback == ()
+
+
 def test_details_name_what_fails_of_the_examples_and_nothing_of_the_tests(sandbox):
     told = tell("details", MAIN.replace("/ len(values)", "* 0.5"), sandbox)
     assert "Does not hold: assert (mean([5])) == 5.0" in told and "[1, 3]" not in told
@@ -220,6 +261,14 @@ def test_an_odd_example_takes_none_of_the_others_along(odd):
         ({"prompt": PROMPT, "entry_point": "aux", "test": TEST}, "other than aux"),
         ({"prompt": PROMPT, "entry_point": "mean", "test": "def check(:"}, "invalid syntax"),
         ({"prompt": PROMPT, "entry_point": "mean", "test": "x = 1"}, "expected one function"),
+        (
+            {
+                "prompt": PROMPT,
+                "entry_point": "mean",
+                "test": "def check(c):\n    c([1]) == 1",
+            },
+            "no assert that could fail",
+        ),
     ],
 )
 def test_malformed_tasks_are_told(env, data, message):

@@ -52,6 +52,11 @@ def f(body: str) -> str:
         f("a = [[n]]\nfor row in a:\n    row[0] = aux(row[0]) * 2\nreturn a[0][0]"),
         f("if (y := aux(n) * 2):\n    pass\nreturn y"),
         f("a = [0] * 99\ndel a[aux(n):]\nreturn len(a) * 2"),
+        "g = aux\n" + f("return g(n) * 2"),
+        "g: object = aux\nh = g\n" + f("return h(n) * 2"),
+        "from functools import partial\ng = partial(aux)\n" + f("return g(n) * 2"),
+        "from functools import cache\ng = cache(aux)\ng = cache(g)\n" + f("return g(n) * 2"),
+        "g = lambda n: aux(n) * 2\n" + f("return g(n)"),
     ],
 )  # fmt: skip
 def test_a_helper_that_is_used(env, main):
@@ -79,6 +84,13 @@ def test_a_helper_that_is_used(env, main):
         f("from math import floor as aux\nreturn aux(n) * 2"),
         "def aux(n):\n    return n\n" + f("return aux(n) * 2"),
         "def real(g):\n    return lambda n: n * 2\n@real\n" + f("return aux(n) + n"),
+        "g = aux\n" + f("g(n)\nreturn n * 2"),
+        "g = aux\ng = lambda n: n\n" + f("return g(n) * 2"),
+        "g = [1][aux(1) - 1]\n" + f("g = 2\nreturn n * g"),
+        "g = [1][aux(1) - 1]\n" + f("return sum(g for g in (n, n))"),
+        "g = [1][aux(1) - 1]\ng = 2\n" + f("return n * g"),
+        "g = [1][aux(1) - 1]\n" + f("def inner(g):\n    return g\nreturn inner(n) * 2"),
+        "aux = 2\n" + f("return n * aux"),
     ],
 )
 def test_a_helper_that_is_not(env, main):

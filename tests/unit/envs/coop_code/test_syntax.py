@@ -26,6 +26,12 @@ def main(body: str) -> str:
         ("```\nx = 1\n```", "x = 1"),
         ("def f():\n    return 1\n", "def f():\n    return 1"),
         ("I would rather not.", ""),
+        ("Sorry", ""),
+        ("OK\nDone", ""),
+        ("Answer: none", ""),
+        ("f(1)", ""),
+        ("import math", "import math"),
+        ("if x:\n    y = 1", "if x:\n    y = 1"),
         ("", ""),
         ("\x00", ""),
         ("```python\nnot python either\n```", "not python either"),
@@ -135,6 +141,37 @@ def test_a_program_by_one_agent_is_parted_at_the_helper():
     assert split_program("no program") == ("", "")
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "g = aux\n" + main("return g(x)"),
+        "g = aux\nh = g\n" + main("return h(x)"),
+        "g = partial(aux, 1)\n" + main("return g(x)"),
+        "g = functools.partial(aux)\n" + main("return g(x)"),
+        "g = lambda x: aux(x)\n" + main("return g(x)"),
+        main("g = aux\nreturn g(x)"),
+        main("g: object = aux\nreturn g(x)"),
+        main("return partial(aux)(x)"),
+    ],
+)
+def test_a_name_that_stands_for_the_helper_is_no_work(program):
+    assert not adds_work(program, "f")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "g = sorted\n" + main("return g(aux(x))"),
+        "g = partial(sorted)\n" + main("return g(aux(x))"),
+        "g = aux\ng = sorted\n" + main("return g(aux(x))"),
+        "g = lambda x: aux(x) + 1\n" + main("return g(x)"),
+        "from heapq import nlargest\n" + main("return nlargest(1, aux(x))"),
+    ],
+)
+def test_a_name_that_stands_for_more_is_work(program):
+    assert adds_work(program, "f")
+
+
 def test_what_a_problem_gives_stays():
     prompt = "import math\n\n\ndef given(x):\n    return x\n\n\ndef f(x):\n    '''Text.'''\n"
     assert preamble_of(prompt, "f") == "import math\n\n\ndef given(x):\n    return x"
@@ -142,6 +179,8 @@ def test_what_a_problem_gives_stays():
     assert given_of("import math\ndef f(x):\n    'text'", "f") == ""
     assert given_of("def stub(x):\n    'text'\ndef f(x):\n    'text'", "f") == ""
     assert preamble_of("def f(x:", "f") == ""
+    broken = "import math\n  import os\nfrom re import sub\ndef f(x: sub\n    import the rest\n"
+    assert preamble_of(broken, "f") == "import math\nfrom re import sub"
 
 
 F = "def f():\n    return 1"
@@ -165,6 +204,13 @@ BLOCK = f"```python\n{F}\n```"
         "Sure! " + BLOCK,
         "Sure:" + BLOCK + "\nThat is it.",
         "```python\n" + F + "```",
+        BLOCK + ".",
+        BLOCK + " It uses `return`.",
+        BLOCK + " It returns 1.\nThat is it.",
+        BLOCK + ".\nFor instance:\n```python\nprint(f())\n```",
+        "Ex:\n```python\nprint(f())\n``` and the code:\n" + BLOCK,
+        "1. Code:\n   ```python\n   def f():\n       return 1\n   ``` It returns 1.",
+        "~~~python\n" + F + "\n~~~.",
         BLOCK.replace("\n", "\r\n"),
         "Sure:\n\n```python\n" + F,
     ],
@@ -179,6 +225,9 @@ def test_a_block_without_a_function_is_the_last_choice():
     assert code_of("`" * 5000) == ""
     fence_inside = 'def f():\n    """\n    ```\n    x\n    ```\n    """'
     assert code_of(fence_inside) == fence_inside
+    for line in ("    ```python", "    ```f()``` is 1", "```f()``` is 1"):
+        documented = f'def f():\n    """\n{line}\n    """\n    return 1'
+        assert code_of(f"```python\n{documented}\n```") == documented
 
 
 def test_the_block_that_defines_what_is_wanted_is_the_first_choice():

@@ -207,10 +207,26 @@ def test_nothing_is_left_for_the_next_program(sandbox):
         assert sandbox.run_sync(second).stdout == "[] False False\nnone\n"
 
 
-@pytest.mark.parametrize("asserts", [[], "assert f(1)"])
+@pytest.mark.parametrize(
+    "asserts",
+    [[], "assert f(1)", [""], ["pass"], ["# f"], ["f(1) == 2"], ["x = f(1)"], ["f(2) == 4", "f"]],
+)
 def test_tests_that_cannot_fail_are_refused(sandbox, asserts):
     with pytest.raises(ValueError, match="asserts"):
         sandbox.run_tests_sync(SQUARE, asserts)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "check(f)",
+        "if f(1) != 2:\n    raise ValueError",
+        "try:\n    assert f(1) == 2\nfinally: pass",
+    ],
+)
+def test_statements_that_can_fail_are_tests(sandbox, test):
+    program = f"{SQUARE}def check(f): assert f(1) == 2"
+    assert sandbox.run_tests_sync(program, [test]).passed == 0
 
 
 @pytest.mark.parametrize(
