@@ -4,15 +4,17 @@ import random
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
 from factories import built_policy, model_folder, random_group
 from teamtune.algorithms import ATGRPO
+from teamtune.callbacks.warm_start import Demonstrator, WarmStart
 from teamtune.errors import ConfigError
 from teamtune.policies import LoRA, Policy
-from teamtune.training import MultiOptimizerLoop, pack
+from teamtune.training import MultiOptimizerLoop, TeamModule, pack
 
 KINDS = ["llama", "qwen3"]
 
@@ -124,3 +126,22 @@ def test_the_shapes_are_told_without_weights(tmp_path):
 def test_settings_out_of_range_are_refused(settings, key):
     with pytest.raises(ConfigError, match=f"^{key}: got 0"):
         LoRA(**settings)
+
+
+def test_a_warm_start_leaves_no_reference_without_the_adapter():
+    policies = {"team": Policy("model", lora=LoRA()), "other": Policy("model")}
+    start = WarmStart(Random(), steps=1)
+    for kl_coef in (0.0, 0.1):
+        module = TeamModule(policies, {"planner": "team"}, ATGRPO(kl_coef=kl_coef))
+        if kl_coef:
+            with pytest.raises(ConfigError, match="kl_coef: allowed with lora and a warm start: 0"):
+                start.setup(L.Trainer(logger=False), module, "fit")
+        else:
+            start.setup(L.Trainer(logger=False), module, "fit")
+
+
+class Random(Demonstrator):
+    """Says anything."""
+
+    def answer(self, env, state, agent, rng):
+        return rng.choice("UDLR")
