@@ -73,6 +73,7 @@ class RolloutCallback(L.Callback):
         """Raises ConfigError where agents, policies and models do not fit; writes nothing."""
         check_policy_map(env.agents, module.policy_map, list(module.policies))
         module.algorithm.check(env)
+        env.check()
         self._check_turns(module, env)
         for name, policy in module.named_policies().items():
             if isinstance(policy.model, str):

@@ -54,6 +54,12 @@ class Environment(ABC, Generic[State]):
     groups: Mapping[str, tuple[str, ...]] = {}
     """Levels that are reported together, by name."""
 
+    def check(self) -> None:
+        """Raises ConfigError where this machine cannot play it; asked before anything is written.
+
+        Most environments need nothing but Python.
+        """
+
     @abstractmethod
     def reset(self, task: Task) -> State:
         """The initial state of a task. Raises ValueError for malformed task data."""

@@ -121,6 +121,9 @@ class CoopCode(TeamWork):
         """
         return (await self._score(task, helper, main))[0]
 
+    def check(self) -> None:
+        _ = self.sandbox.protection  # which has to hold
+
     async def judge(self, task: Task, answers: Mapping[str, str], last: bool) -> Verdict:
         levels, result = await self._score(task, answers["helper"], answers["main"])
         solved = result is not None and result.passed == result.total

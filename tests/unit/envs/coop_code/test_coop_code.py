@@ -458,3 +458,17 @@ def test_no_text_raises(body, workflow, sandbox):
     said = {"helper": helper, "main": main, "solo": f"{helper}\n{main}"}
     actions = {agent: said[agent] for agent in env.agents}
     asyncio.run(env.transition(env.reset(TASK), actions))
+
+
+def test_a_machine_that_cannot_confine_programs_is_told_before_a_run(monkeypatch):
+    env = CoopCode(sandbox=Sandbox(workers=1, bubblewrap=False))
+    env.check()
+    env.sandbox.close()
+    plain = worker.plain_command
+    monkeypatch.setattr(  # a machine whose kernel calls the sandbox does not know
+        worker, "plain_command", lambda settings: ["setarch", "i686", *plain(settings)]
+    )
+    env = CoopCode(sandbox=Sandbox(workers=1, bubblewrap=False))
+    with pytest.raises(ConfigError, match="processes"):
+        env.check()
+    env.sandbox.close()
