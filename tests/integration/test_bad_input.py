@@ -220,7 +220,7 @@ def test_agents_policies_and_tasks_must_fit(refused):
         "model.policy_map.planner: unknown policy 'taem' (did you mean 'team'?); policies: team"
     )
     assert refused(unused) == "model.policies.spare: no agent uses this policy"
-    assert "data.val overlaps data.train in seeds from 900 to 901" in refused(
+    assert "data.val overlaps data.train: seeds from 900 to 901" in refused(
         put("data.val.init_args.first_seed", 900)
     )
     assert refused(

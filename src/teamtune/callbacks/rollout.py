@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -77,6 +78,11 @@ class RolloutCallback(L.Callback):
         self._check_turns(module, env)
         for name, policy in module.named_policies().items():
             if isinstance(policy.model, str):
+                if _names_no_folder(policy.model):
+                    raise ConfigError(
+                        f"model.policies.{name}.init_args.model: cannot load {policy.model!r}: "
+                        "no such folder"
+                    )
                 try:
                     HFChat(policy.model)
                 except ConfigError as error:
@@ -244,6 +250,13 @@ class RolloutCallback(L.Callback):
     ) -> list[Rollout]:
         env = _environment(trainer)
         return collect(env, tasks, sampler, module.engines, module.policy_map, seed)
+
+
+def _names_no_folder(model: str) -> bool:
+    """Whether it is the path of a folder that is not there, by its look; the hub is not asked."""
+    path = Path(model)
+    looks_local = model.startswith((".", "/")) or (len(path.parts) > 1 and path.parent.is_dir())
+    return looks_local and not path.is_dir()
 
 
 def _failures(rollouts: Sequence[Rollout]) -> set[str]:

@@ -30,8 +30,8 @@ class TaskDataModule(L.LightningDataModule):
         Args:
             environment: The rules that the team plays by.
             train: Training tasks.
-            val: Held-out tasks, never trained on: instances that occur in both are left out of
-                training, compared by their content.
+            val: Held-out tasks, never trained on: rows or seeds that training has as well are
+                refused, and a generated instance that happens to equal one is left out of training.
             tasks_per_step: Tasks of one rollout step, over all ranks.
             val_batch_tasks: Tasks that are evaluated at once, per rank.
 
@@ -56,8 +56,8 @@ class TaskDataModule(L.LightningDataModule):
         shared = train.overlap(val)
         if shared:
             raise ConfigError(
-                f"data.val overlaps data.train in {shared}; evaluate on other seeds "
-                "(first_seed) or rows (first, count)"
+                f"data.val overlaps data.train: {shared}; evaluate on other tasks (another file, "
+                "other rows or seeds)"
             )
         self.environment = environment
         self.train, self.val = train, val

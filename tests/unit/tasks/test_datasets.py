@@ -243,9 +243,7 @@ def test_every_row_overlaps_itself(tmp_path_factory, texts):
 
 def test_a_run_refuses_to_evaluate_on_what_it_trains_on(tmp_path):
     train = posts(tmp_path / "train.jsonl", "a", "b")
-    with pytest.raises(
-        ConfigError, match="data.val overlaps data.train in of 1 evaluation rows, 1"
-    ):
+    with pytest.raises(ConfigError, match="data.val overlaps data.train: of 1 evaluation rows, 1"):
         TaskDataModule(TLDR(), train, posts(tmp_path / "val.jsonl", "b"), tasks_per_step=1)
     data = TaskDataModule(TLDR(), train, posts(tmp_path / "other.jsonl", "c"), tasks_per_step=2)
     assert [task.data["prompt"] for task in data.step_tasks(0)] == ["a", "b"]

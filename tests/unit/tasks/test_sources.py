@@ -59,7 +59,7 @@ def test_overlapping_seeds_are_told(train, val, shared):
 
 def test_overlap_of_training_and_evaluation_is_refused():
     env = PlanPath(5, 0.2, 4, "proposer")
-    with pytest.raises(ConfigError, match="data.val overlaps data.train in seeds from 5"):
+    with pytest.raises(ConfigError, match="data.val overlaps data.train: seeds from 5"):
         TaskDataModule(env, GeneratedTasks(5), GeneratedTasks(0, 10))
     with pytest.raises(ConfigError, match="count"):
         TaskDataModule(env, GeneratedTasks(5), GeneratedTasks(0))
