@@ -241,8 +241,9 @@ def test_a_model_without_a_chat_template_or_without_files(refused, tmp_path: Pat
     (tmp_path / "plain" / "chat_template.jinja").unlink(missing_ok=True)
     line = refused(put(f"{POLICY}.model", "plain"))
     assert line.startswith(f"{POLICY}.model: 'plain' has no chat template")
-    line = refused(put(f"{POLICY}.model", "./no/such/folder"))
-    assert line.startswith(f"{POLICY}.model: cannot load './no/such/folder'")
+    for path in ("./no/such/folder", "prompts/nope"):
+        line = refused(put(f"{POLICY}.model", path))
+        assert line == f"{POLICY}.model: cannot load {path!r}: no such folder"
 
 
 def test_an_engine_that_is_not_installed_names_the_command_that_installs_it(refused, monkeypatch):
