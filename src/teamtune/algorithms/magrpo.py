@@ -31,6 +31,8 @@ class MAGRPO(Algorithm):
     with fewer than two known returns compare nothing and are in none of these means.
     """
 
+    sampler: JointSampler
+
     def __init__(
         self,
         gamma: float = 1.0,
@@ -114,6 +116,12 @@ class MAGRPO(Algorithm):
             raise ConfigError(
                 "model.algorithm.init_args.gamma: got 0, allowed: more than 0 with the workflow of "
                 "data.environment (all but the last step of a round are rewarded by later ones)"
+            )
+        if env.delayed and self.gamma < 1 and self.sampler.termination_threshold is not None:
+            raise ConfigError(
+                f"model.algorithm.init_args.gamma: got {self.gamma}, allowed with "
+                "termination_threshold and the workflow of data.environment: 1 (gamma discounts "
+                "by step, and the rewards that an ended branch keeps are a round apart)"
             )
 
     def assign_credit(self, groups: Sequence[Group]) -> None:

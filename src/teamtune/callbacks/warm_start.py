@@ -108,7 +108,7 @@ class WarmStart(L.Callback):
             metrics = loop.run(policies, optimizers, experience, 1.0, 0, module.device)
             for schedule in schedules:
                 schedule.step()
-            if (step + 1) % max(1, self.steps // 5) == 0:
+            if step == 0 or (step + 1) % max(1, self.steps // 5) == 0:
                 shown = ", ".join(f"{n} {metrics[f'{n}/loss']:.3f}" for n in policies)
                 module.print(f"warm start {step + 1}/{self.steps}: loss of {shown}")
         for policy in policies.values():

@@ -29,6 +29,7 @@ class Transition(Generic[State]):
     """What one (joint) action led to. `rewards` has an entry for every agent that acted.
 
     `success` is the environment's own verdict; running out of turns is never a success.
+    `malformed` names the agents whose answers held nothing that could be used.
     """
 
     state: State
@@ -36,6 +37,7 @@ class Transition(Generic[State]):
     done: bool = False
     success: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
+    malformed: tuple[str, ...] = ()
 
 
 class Environment(ABC, Generic[State]):

@@ -116,6 +116,11 @@ class TeamWork(Environment[TeamState]):
     def split(self, text: str) -> dict[str, str]:
         """Each role's part of a text that one agent wrote for all; empty where it has none."""
 
+    def is_malformed(self, agent: str, text: str) -> bool:
+        """Whether an answer lacks the part of a role that `agent` writes."""
+        parts = self.split(text) if agent == SOLO else {agent: text}
+        return not all(part.strip() for part in parts.values())
+
     def describe(self, task: Task) -> Mapping[str, Any]:
         """The prompts' variables that tell the task."""
         return task.data
@@ -149,9 +154,10 @@ class TeamWork(Environment[TeamState]):
     ) -> Transition[TeamState]:
         given = tuple((agent, actions[agent]) for agent in self.acting(state))
         after = replace(state, steps=(*state.steps, given))
+        malformed = tuple(agent for agent, text in given if self.is_malformed(agent, text))
         if len(after.steps) % len(self.round):
             unjudged = {agent: Reward() for agent in actions}
-            return Transition(after, unjudged, info={"judged": False})
+            return Transition(after, unjudged, info={"judged": False}, malformed=malformed)
         latest = {name: text for step in after.steps for name, text in step}
         answers = self.split(latest[SOLO]) if self.workflow == "single" else latest
         done = not self.acting(after)
@@ -161,12 +167,10 @@ class TeamWork(Environment[TeamState]):
             after, share=total / self.maximum, feedback=tuple(sorted(verdict.feedback.items()))
         )
         rewards = {agent: Reward(team=total) for agent in actions}
-        malformed = not all(answers[role].strip() for role in self.roles)
         info = {
             "levels": dict(verdict.levels),
             "share": after.share,
-            "malformed": malformed,
             "solved": verdict.success,
             "remaining": self.turns - len(after.steps) // len(self.round),
         }
-        return Transition(after, rewards, done, done and verdict.success, info)
+        return Transition(after, rewards, done, done and verdict.success, info, malformed)

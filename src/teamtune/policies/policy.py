@@ -119,6 +119,14 @@ class Policy(L.LightningModule):
         if with_reference and self.lora is None:
             self.reference = self._load(mesh).requires_grad_(False)
 
+    def share_base(self, other: "Policy") -> None:
+        """Takes the weights beneath the adapter from another policy with the same ones."""
+        assert self.scorer is not None and other.scorer is not None
+        for own, owner in zip(_plain(self.scorer.lm), _plain(other.scorer.lm), strict=True):
+            for name, parameter in own.named_parameters(recurse=False):
+                if not parameter.requires_grad:
+                    setattr(own, name, getattr(owner, name))
+
     def _load(self, mesh: "DeviceMesh | None") -> TokenScorer:
         from transformers import AutoModelForCausalLM
 
@@ -198,6 +206,11 @@ def check_optimizer(optimizer: OptimizerCallable) -> None:
     rate = min(float(group["lr"]) for group in groups)
     if not rate > 0:
         raise ConfigError(f"optimizer.init_args.lr: got {rate}, allowed: more than 0")
+
+
+def _plain(lm: nn.Module) -> list[nn.Module]:
+    """The modules that a model has without its adapter as well, in their order."""
+    return [module for name, module in lm.named_modules() if ".lora_" not in name]
 
 
 def _without_dropout(lm: nn.Module) -> nn.Module:

@@ -244,6 +244,7 @@ def _record(groups: Sequence[Group], opened: Sequence[_Opened]) -> None:
                 candidate.reward = _mean([o.joint.reward for o in own])
                 candidate.reward_local = _mean([r.local for r in given])
                 candidate.reward_team = _mean([r.team for r in given])
+                candidate.malformed = group.key.agent in own[0].step.malformed
 
 
 def _mean(values: Sequence[float]) -> float:

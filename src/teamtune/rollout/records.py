@@ -44,6 +44,8 @@ class Candidate:
     reward: float | None = None
     reward_local: float | None = None
     reward_team: float | None = None
+    malformed: bool = False
+    """Whether it held nothing that the environment could use."""
     selected: bool = False
     joints: tuple[Joint, ...] = ()
     """The joint actions it was part of, where agents act jointly; `reward` is their mean."""
@@ -132,6 +134,7 @@ class Rollout:
                             "reward": c.reward,
                             "reward_local": c.reward_local,
                             "reward_team": c.reward_team,
+                            "malformed": c.malformed,
                             "advantage": c.advantage,
                             "selected": c.selected,
                             "error": c.error,

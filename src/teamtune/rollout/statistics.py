@@ -45,6 +45,7 @@ def summarize(rollouts: Sequence[Rollout], prefix: str, levels: Sequence[str] = 
                     assert c.reward_local is not None and c.reward_team is not None
                     add(f"{agent}/reward_local", c.reward_local)
                     add(f"{agent}/reward_team", c.reward_team)
+                    add(f"{agent}/malformed", float(c.malformed))
     return {name: (value, int(count)) for name, (value, count) in sums.items()}
 
 

@@ -111,6 +111,7 @@ class TreeSampler(Sampler):
                 if step is not None:
                     reward = step.rewards[group.key.agent]
                     candidate.reward_local, candidate.reward_team = reward.local, reward.team
+                    candidate.malformed = group.key.agent in step.malformed
                     candidate.reward = self.alpha * reward.team + reward.local
         if all(step is None for step in steps):
             return None

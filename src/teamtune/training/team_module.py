@@ -105,8 +105,11 @@ class TeamModule(L.LightningModule):
                 "with gradients of their own, allowed: teamtune.strategies.FSDP2Strategy (lay "
                 "configs/hardware/fsdp2.yaml over your configuration), or trainer.devices: 1"
             )
+        bases: dict[str | None, Policy] = {}
         for policy in self.named_policies().values():
             policy.build(self.device_mesh, self.algorithm.needs_reference)
+            if policy.lora is not None and self.device_mesh is None:  # a shard is small anyway
+                policy.share_base(bases.setdefault(policy.folder, policy))
 
     def configure_optimizers(self) -> Any:
         configured = []

@@ -46,6 +46,15 @@ def test_steps_that_later_ones_are_rewarded_for_need_a_return(workflow):
     MAGRPO(0).check(TLDR("parallel"))
 
 
+@pytest.mark.parametrize("workflow", ["sequential", "discussion"])
+def test_a_branch_that_ends_early_keeps_its_rewards_at_no_discount(workflow):
+    ending = MAGRPO(0.9, max_turns=2, termination_threshold=3.0)
+    with pytest.raises(ConfigError, match="gamma: got 0.9, allowed with termination_threshold.*1"):
+        ending.check(TLDR(workflow))
+    ending.check(TLDR("parallel"))
+    MAGRPO(1.0, max_turns=2, termination_threshold=3.0).check(TLDR(workflow))
+
+
 def test_an_evaluation_in_which_too_much_failed_is_refused():
     failed = Candidate("", (), (), "failed", 0, error="it broke")
     rollout = Rollout("t", [Group(GroupKey("t", "a", 0), "p", "", (1,), [failed])])

@@ -90,6 +90,7 @@ def test_a_malformed_answer_earns_less_than_any_list_and_leaves_the_position():
         step = play(environment, state, text)[0]
         assert step.rewards["planner"].local < worst
         assert step.state.cell == state.cell and not step.done
+        assert step.malformed == ("planner",)
 
 
 def test_running_out_of_turns_is_no_success():

@@ -81,6 +81,42 @@ def test_what_engines_and_exports_get_is_the_policy_in_plain_weights(tmp_path, t
     assert torch.equal(policy.reference_logprobs(batch(), 1.0), logprobs(built_policy(folder)))
 
 
+def test_adapters_share_one_set_of_weights_beneath_and_learn_apart(tmp_path):
+    def team() -> TeamModule:
+        settings = {"first": {"lora": LoRA(2)}, "second": {"lora": LoRA(3)}, "full": {}}
+        policies = {name: Policy(str(folder), **own) for name, own in settings.items()}
+        for name, policy in policies.items():
+            policy.prepare(tmp_path / name, False, 0)
+        module = TeamModule(policies, {"planner": "first"}, ATGRPO())
+        module.configure_model()
+        return module
+
+    folder = model_folder(tmp_path / "model", tied=True)
+    module = team()
+    first, second, full = module.named_policies().values()
+    before = logprobs(full)
+    beneath = [
+        {id(p) for p in q.scorer.parameters() if not p.requires_grad} for q in (first, second)
+    ]
+    assert beneath[0] == beneath[1] and len(beneath[0]) == len(list(full.parameters()))
+    assert not beneath[0] & {id(p) for p in full.parameters()}
+    for adapter in first.trainable_parameters():
+        torch.nn.init.constant_(adapter, 0.1)
+    assert not torch.allclose(logprobs(first), before, atol=1e-3)
+    for policy in (second, full):
+        assert torch.equal(logprobs(policy), before)
+
+    saved = tmp_path / "team.ckpt"
+    torch.save(module.state_dict(), saved)
+    loaded = torch.load(saved)
+    distinct = {tensor.untyped_storage().data_ptr() for tensor in loaded.values()}
+    assert len(distinct) == len(list(module.parameters()))  # the file has them once, too
+    again = team()
+    again.load_state_dict(loaded)
+    for own, other in zip(module.named_policies().values(), again.named_policies().values()):
+        assert torch.equal(logprobs(own), logprobs(other))
+
+
 def write_tokenizer(folder: Path) -> None:
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast

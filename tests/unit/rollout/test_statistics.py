@@ -2,9 +2,10 @@
 
 import pytest
 
-from games import Game
+from games import AGENTS, POLICIES, Game, numbering
+from teamtune.envs import Reward, Transition
 from teamtune.inference import Completion, ScriptedEngine
-from teamtune.rollout import JointSampler, Rollout, collect
+from teamtune.rollout import JointSampler, Rollout, TreeSampler, collect
 from teamtune.rollout.statistics import merged, summarize
 from teamtune.tasks import Task
 
@@ -48,3 +49,19 @@ def test_a_task_that_is_too_long_is_counted_and_its_answers_are_no_failures():
     assert all(c.reward is None for g in groups for c in g.candidates)
     means = merged([summarize([rollout, PLAYED], "r")])
     assert means["r/too_long"] == 0.5 and means["r/failed"] == 0
+
+
+@pytest.mark.parametrize(
+    "sampler", [JointSampler(4), JointSampler(4, pairing="cross"), TreeSampler(4, 1)]
+)
+def test_answers_that_hold_nothing_usable_are_counted_by_agent(sampler):
+    def judge(said):
+        bad = tuple(agent for agent, text in zip(AGENTS, said[-1]) if text == "3")
+        return Transition(said, {agent: Reward() for agent in AGENTS}, malformed=bad)
+
+    engines = {"a": numbering(), "b": numbering(lambda prompt, k: "3" if k else "0")}
+    (rollout,) = collect(Game(judge), [Task("t")], sampler, engines, POLICIES)
+    means = merged([summarize([rollout], "r")])
+    assert (means["r/left/malformed"], means["r/right/malformed"]) == (0.25, 0.75)
+    told = rollout.as_dict()["groups"][0]["candidates"]
+    assert [c["malformed"] for c in told] == [False, False, False, True]

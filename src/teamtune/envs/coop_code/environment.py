@@ -134,6 +134,10 @@ class CoopCode(TeamWork):
         """The helper, where the program defines one, and the rest of it."""
         return dict(zip(self.roles, split_program(text)))
 
+    def is_malformed(self, agent: str, text: str) -> bool:
+        """Whether an answer has no program in it."""
+        return not code_of(text)
+
     def sample_actions(self, state: TeamState, agent: str) -> list[str]:
         helper = f"def {HELPER}(*values):\n    return values"
         main = f"def {state.task.data['entry_point']}(*values):\n    return {HELPER}(*values)"

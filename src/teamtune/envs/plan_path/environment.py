@@ -149,7 +149,7 @@ class PlanPath(Environment[PlanPathState]):
             malformed = -(self.max_moves + 1) / distances(state.grid, state.goal)[state.start]
             rewards = {agent: Reward(local=malformed)}
             after = replace(state, actor=self.agents[0] if planning else PLANNER, proposal=None)
-            return Transition(after, rewards, info={"malformed": True})
+            return Transition(after, rewards, malformed=(agent,))
         moved = replace(state, cell=walk(state.grid, state.cell, state.goal, moves))
         progress = self.potential(moved) - self.potential(state)
         if not planning:

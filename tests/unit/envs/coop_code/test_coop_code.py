@@ -460,6 +460,18 @@ def test_no_text_raises(body, workflow, sandbox):
     asyncio.run(env.transition(env.reset(TASK), actions))
 
 
+def test_answers_without_a_program_are_told_by_agent(env, sandbox):
+    def malformed(env, **answers):
+        return asyncio.run(env.transition(env.reset(TASK), answers)).malformed
+
+    prose, alone = "I would loop.", CoopCode("single", sandbox=sandbox)
+    assert malformed(env, helper=prose, main=ALONE) == ("helper",)
+    assert malformed(env, helper=HELPER, main="") == ("main",)
+    assert malformed(env, helper=HELPER, main="```python\ndef f(:\n```") == ()
+    assert malformed(alone, solo=prose) == ("solo",)
+    assert malformed(alone, solo=ALONE) == ()
+
+
 def test_a_machine_that_cannot_confine_programs_is_told_before_a_run(monkeypatch):
     env = CoopCode(sandbox=Sandbox(workers=1, bubblewrap=False))
     env.check()

@@ -144,7 +144,7 @@ def test_the_reward_is_shared_and_its_levels_are_told():
     last = step(environment, environment.reset(POST), concise=FIRST, detailed=SECOND)
     reward = environment.joint_reward(FIRST.strip(), SECOND.strip())
     assert last.info["levels"] == reward and last.info["share"] == reward["total"] / 3
-    assert (last.info["malformed"], last.info["remaining"]) == (False, 0)
+    assert (last.malformed, last.info["remaining"]) == ((), 0)
     assert last.info["solved"] is (reward["total"] >= 0.85 * 3)
     metric = JointReturn(environment.maxima, environment.groups)
     metric.update([last.info["levels"]])
@@ -169,7 +169,8 @@ def test_empty_answers_are_counted_and_get_the_lowest_reward(workflow):
     while acting := environment.acting(state):
         last = step(environment, state, **dict.fromkeys(acting, "  "))
         state = last.state
-    assert last.done and not last.success and last.info["malformed"]
+        assert last.malformed == acting
+    assert last.done and not last.success
     assert all(reward.team == 0 for reward in last.rewards.values())
 
 
