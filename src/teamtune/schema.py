@@ -138,7 +138,7 @@ class _Walk:
                     for index, item in enumerate(value):
                         self.value(items[0], item, _join(key, str(index)))
                     break
-        elif classes and isinstance(value, str) and str not in options and _is_path(value):
+        elif classes and _is_path(value) and not any(o in (int, float, str) for o in options):
             _load(value, [_returned(c) or c for c in classes], key)
         elif _is_null(value, options) or (self.strict and not _accepts(hint, value)):
             value = "null" if value is None else value
@@ -231,8 +231,10 @@ def _is_class(hint: Any) -> bool:
     return inspect.isclass(hint) and hint.__module__ != "builtins" and get_origin(hint) is None
 
 
-def _is_path(value: str) -> bool:
-    """Whether a text looks like a class path rather than a file."""
+def _is_path(value: Any) -> bool:
+    """Whether it is a text that looks like a class path rather than a file."""
+    if not isinstance(value, str):
+        return False
     return all(part.isidentifier() for part in value.split(".")) and find_file(value) is None
 
 

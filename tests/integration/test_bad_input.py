@@ -157,6 +157,7 @@ def test_misspelt_classes_are_named_with_the_nearest_right_one(refused, edit, li
 
 VALUES: list[tuple[str, Any, str]] = [
     (f"{POLICY}.optimizer.init_args.lr", 0, ": got 0.0, allowed: more than 0"),
+    (f"{POLICY}.optimizer.init_args.lr", "abc", ": got abc, allowed: a number"),
     (f"{POLICY}.optimizer.init_args.lr", -1, "Invalid learning rate: -1.0"),
     (f"{POLICY}.max_grad_norm", "much", ": got much, allowed: a number"),
     (f"{POLICY}.model.init_args.vocabulary", "nowhere", ": cannot read 'nowhere'"),
