@@ -1,11 +1,16 @@
 """The rules of each kind of task, and the contract they keep."""
 
 from teamtune.envs.check import check_env
+from teamtune.envs.coop_code import CoopCode
 from teamtune.envs.environment import Environment, Message, Reward, Transition
 from teamtune.envs.plan_path import PlanPath
 from teamtune.envs.teamwork import TeamWork, Verdict
+from teamtune.envs.writing import TLDR, ArXiv
 
 __all__ = [
+    "TLDR",
+    "ArXiv",
+    "CoopCode",
     "Environment",
     "Message",
     "PlanPath",
