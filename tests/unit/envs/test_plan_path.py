@@ -9,6 +9,7 @@ import pytest
 from teamtune.envs import PlanPath, check_env
 from teamtune.envs.plan_path import DetourTasks, NoisySolver
 from teamtune.envs.plan_path.board import around, distances, is_free, parse_moves, walk
+from teamtune.envs.sandbox import Sandbox
 from teamtune.errors import ConfigError
 from teamtune.tasks import Task
 
@@ -183,9 +184,72 @@ def test_impossible_boards_are_refused(data):
         env().reset(Task("bad", data))
 
 
-def test_the_tool_role_says_that_it_is_not_available_yet():
-    with pytest.raises(ConfigError, match="sandbox"):
-        PlanPath(first_role="tool")
+@pytest.fixture(scope="module")
+def tooled():
+    environment = env(first_role="tool", sandbox=Sandbox(timeout=2.0, workers=1))
+    yield environment
+    environment.sandbox.close()
+
+
+SEARCH = """Breadth first:
+```python
+import sys
+rows = sys.stdin.read().split()
+spot = {m: (r, c) for r, row in enumerate(rows) for c, m in enumerate(row)}
+ways, seen = [(spot["S"], "")], {spot["S"]}
+for cell, way in ways:
+    if cell == spot["G"]:
+        print("Moves:", *way)
+    for move, (down, right) in {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}.items():
+        r, c = ahead = cell[0] + down, cell[1] + right
+        if 0 <= r < 3 and 0 <= c < 3 and rows[r][c] != "#" and ahead not in seen:
+            seen.add(ahead)
+            ways.append((ahead, way + move))
+```"""
+
+
+def fenced(code):
+    return f"```python\n{code}\n```"
+
+
+def test_a_tool_proposes_what_its_program_prints(tooled):
+    first, moved, again, last = play(
+        tooled, tooled.reset(BOARD), SEARCH, "L D", fenced("print(['D', 'R', 'R'])"), "D R R"
+    )
+    assert (first.state.proposal, again.state.proposal) == ("LDDR", "DRR")  # four at most
+    assert first.rewards["tool"].local == pytest.approx(4 / 5)
+    assert (first.state.cell, moved.state.cell, first.malformed) == ((0, 1), (1, 0), ())
+    assert "L D D R" in tooled.observe(first.state, "planner")[-1]["content"]
+    assert "S" in tooled.observe(moved.state, "tool")[-1]["content"]
+    assert last.success
+
+
+FAILING = ["print(1 / 0)", "moves = 'L'", "print('L')\n1 / 0", "while True: pass", "print('X')"]
+
+
+@pytest.mark.parametrize("answer", ["L D", "", *map(fenced, FAILING)])
+def test_a_program_that_fails_or_prints_no_list_is_malformed(tooled, answer):
+    worst = play(tooled, tooled.reset(BOARD), fenced("print('R R R R')"))[0].rewards["tool"].local
+    step = play(tooled, tooled.reset(BOARD), answer)[0]
+    assert step.malformed == ("tool",) and step.rewards["tool"].local < worst
+    assert (step.state.cell, step.state.proposal, step.done) == ((0, 1), None, False)
+
+
+def test_a_tool_keeps_the_contract(tooled):
+    tooled.check()
+    check_env(tooled, [BOARD], max_states=8)
+
+
+def test_a_sandbox_where_no_programs_run_is_refused():
+    with pytest.raises(ConfigError, match="sandbox: allowed with first_role proposer: null"):
+        env(sandbox=Sandbox())
+    assert env().sandbox is None
+
+
+def test_a_solver_as_a_tool_writes_a_program(tooled):
+    state = tooled.reset(BOARD)
+    answer = NoisySolver(noise=0).answer(tooled, state, "tool", random.Random(0))
+    assert play(tooled, state, answer)[0].state.proposal == "LDDR"
 
 
 def test_the_solver_without_noise_is_optimal_and_the_noisy_one_starts_right():

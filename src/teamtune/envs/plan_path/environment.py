@@ -1,7 +1,8 @@
 """Plan-Path (Stronger-MAS): walk from start to goal on a grid with obstacles, as a team of two.
 
-Each turn the first role proposes a list of moves; the planner sees the board and the proposal and
-gives the list that is played. Phi = -(shortest distance to the goal) / (that of the start).
+Each turn the first role proposes a list of moves, or a program that prints one; the planner sees
+the board and the proposal and gives the list that is played.
+Phi = -(shortest distance to the goal) / (that of the start).
 """
 
 import random
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from teamtune.envs.coop_code.syntax import code_of
 from teamtune.envs.environment import Environment, Message, Reward, Transition
 from teamtune.envs.plan_path.board import (
     MOVES,
@@ -23,10 +25,11 @@ from teamtune.envs.plan_path.board import (
     walk,
 )
 from teamtune.envs.prompts import Prompts
+from teamtune.envs.sandbox import Sandbox
 from teamtune.errors import ConfigError
 from teamtune.tasks import Task
 
-PLANNER = "planner"
+PLANNER, TOOL = "planner", "tool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,8 @@ class PlanPath(Environment[PlanPathState]):
 
     Local reward of the planner: the change of Phi. Team reward: 1 when the goal is reached. The
     first role's list moves nothing; its local reward is the progress the list would have made.
-    A malformed answer leaves the state and earns less than any well-formed one.
+    A malformed answer leaves the state and earns less than any well-formed one; so does a program
+    that fails or prints no list. Programs run in a sandbox.
     """
 
     def __init__(
@@ -57,19 +61,21 @@ class PlanPath(Environment[PlanPathState]):
         max_moves: int = 8,
         first_role: Literal["tool", "proposer", "none"] = "proposer",
         prompts: str = "chat",
+        sandbox: Sandbox | None = None,
     ):
         """
         Args:
             size: Rows and columns of the board.
             obstacle_probability: Chance of each cell to be an obstacle, in [0, 1).
             max_moves: Longest list that is played; further moves of an answer are ignored.
-            first_role: `proposer` answers with a list; `tool`, the paper's, answers with a program
-                and is not available yet; `none` leaves the first role out.
+            first_role: `tool`, the paper's, answers with a program that prints a list; `proposer`
+                with a list; `none` leaves the first role out.
             prompts: `chat` (natural language), `compact` (words for tiny models), or a folder
                 with one Jinja template per role.
+            sandbox: Where the tool's programs run; null takes the default limits.
 
         Raises:
-            ConfigError: A value out of its range, or the tool role (it has no sandbox yet).
+            ConfigError: A value out of its range, or a sandbox where nothing runs in it.
         """
         if size < 2:
             raise ConfigError(f"data.environment.init_args.size: got {size}, allowed: 2 or more")
@@ -82,18 +88,22 @@ class PlanPath(Environment[PlanPathState]):
             raise ConfigError(
                 f"data.environment.init_args.max_moves: got {max_moves}, allowed: >= 1"
             )
-        if first_role == "tool":
+        if sandbox is not None and first_role != TOOL:
             raise ConfigError(
-                "data.environment.init_args.first_role: 'tool' answers with programs, and the "
-                "sandbox that runs them is not available yet; use 'proposer' or 'none'"
+                f"sandbox: allowed with first_role {first_role}: null (no programs run)"
             )
         self.size = size
         self.obstacle_probability = obstacle_probability
         self.max_moves = max_moves
         self.agents = (PLANNER,) if first_role == "none" else (first_role, PLANNER)
+        self.sandbox = (sandbox or Sandbox()) if first_role == TOOL else None
         self.reward_range = (-float(max_moves + 1), float(max_moves))
         own = Path(__file__).parent / "prompts" / prompts
         self.prompts = Prompts(own if own.is_dir() else Path(prompts), self.agents)
+
+    def check(self) -> None:
+        if self.sandbox is not None:
+            _ = self.sandbox.protection  # which has to hold
 
     def task(self, seed: int, detour: bool = False) -> Task:
         """The board that `seed` stands for: `grid` (rows of `.` and `#`), `start`, `goal`.
@@ -143,7 +153,8 @@ class PlanPath(Environment[PlanPathState]):
         self, state: PlanPathState, actions: Mapping[str, str]
     ) -> Transition[PlanPathState]:
         agent = state.actor
-        moves = parse_moves(actions[agent], self.max_moves)
+        said = actions[agent] if agent != TOOL else await self._printed(state, actions[agent])
+        moves = parse_moves(said, self.max_moves)
         planning = agent == PLANNER
         if moves is None:
             malformed = -(self.max_moves + 1) / distances(state.grid, state.goal)[state.start]
@@ -163,4 +174,16 @@ class PlanPath(Environment[PlanPathState]):
     def sample_actions(self, state: PlanPathState, agent: str) -> list[str]:
         rng = random.Random(repr((state.cell, state.goal)))
         lists = ["".join(rng.choices("UDLR", k=rng.randint(1, self.max_moves))) for _ in range(4)]
-        return [*MOVES, *lists]
+        answers = [*MOVES, *lists]
+        return answers if agent != TOOL else [f"```\nprint({moves!r})\n```" for moves in answers]
+
+    async def _printed(self, state: PlanPathState, answer: str) -> str:
+        """What the program in an answer prints; nothing where it fails. It may read the board."""
+        assert self.sandbox is not None
+        marks = {state.cell: "S", state.goal: "G"}
+        board = "\n".join(
+            "".join(marks.get((r, c), mark) for c, mark in enumerate(row))
+            for r, row in enumerate(state.grid)
+        )
+        result = await self.sandbox.run(code_of(answer), board + "\n")
+        return result.stdout if result.status == "passed" else ""

@@ -3,7 +3,7 @@
 import random
 
 from teamtune.envs.plan_path.board import MOVES, Cell, distances, is_free
-from teamtune.envs.plan_path.environment import PlanPath, PlanPathState
+from teamtune.envs.plan_path.environment import TOOL, PlanPath, PlanPathState
 from teamtune.errors import ConfigError
 
 
@@ -26,7 +26,7 @@ class NoisySolver:
         self.length = length
 
     def answer(self, env: PlanPath, state: PlanPathState, agent: str, rng: random.Random) -> str:
-        """A list of moves from the current cell, `U R R`, up to the goal."""
+        """A list of moves from the current cell, `U R R`, up to the goal; of a tool its program."""
         to_goal = distances(state.grid, state.goal)
         cell, moves = state.cell, []
         for index in range(self.length or env.max_moves):
@@ -38,7 +38,8 @@ class NoisySolver:
                 options = [option for option in options if to_goal[option[1]] == best]
             move, cell = rng.choice(options)
             moves.append(move)
-        return " ".join(moves)
+        listed = " ".join(moves)
+        return f"```python\nprint({listed!r})\n```" if agent == TOOL else listed
 
 
 def _possible(state: PlanPathState, cell: Cell) -> list[tuple[str, Cell]]:
