@@ -8,7 +8,7 @@ from torch import Tensor
 from teamtune.algorithms.algorithm import Algorithm, TokenBatch
 from teamtune.algorithms.credit import Baseline, Scale, group_advantages
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 from teamtune.rollout import Group, TreeSampler
 
 
@@ -49,21 +49,13 @@ class ATGRPO(Algorithm):
         Raises:
             ConfigError: A value out of its range.
         """
-        if num_candidates < 2:
-            raise ConfigError(
-                "model.algorithm.init_args.num_candidates: "
-                f"got {num_candidates}, allowed: 2 or more (a group compares its candidates)"
-            )
-        for name, value in (("clip_low", clip_low), ("clip_high", clip_high)):
-            if value <= 0:
-                raise ConfigError(f"model.algorithm.init_args.{name}: got {value}, allowed: > 0")
-        for name, value in (("entropy_coef", entropy_coef), ("kl_coef", kl_coef)):
-            if value < 0:
-                raise ConfigError(f"model.algorithm.init_args.{name}: got {value}, allowed: >= 0")
-        if entropy_target is not None and entropy_target <= 0:
-            raise ConfigError(
-                f"model.algorithm.init_args.entropy_target: got {entropy_target}, allowed: > 0"
-            )
+        where = "model.algorithm.init_args."
+        at_least(2, where, num_candidates=num_candidates)  # a group compares its candidates
+        at_least(0, where, entropy_coef=entropy_coef, kl_coef=kl_coef)
+        positive = {"clip_low": clip_low, "clip_high": clip_high, "entropy_target": entropy_target}
+        for name, value in positive.items():
+            if value is not None and not value > 0:
+                raise ConfigError(f"{where}{name}: got {value}, allowed: more than 0")
         self.sampler = TreeSampler(num_candidates, max_turns, alpha, select)
         self.baseline: Baseline = baseline
         self.scale: Scale = scale

@@ -16,7 +16,7 @@ from teamtune.algorithms.losses import (
     policy_gradient,
 )
 from teamtune.envs import Environment
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least, one_of
 from teamtune.rollout import Candidate, Group, Joint, JointSampler
 from teamtune.rollout.joint import Branching, Pairing
 
@@ -71,34 +71,24 @@ class MAGRPO(Algorithm):
         Raises:
             ConfigError: A value out of its range, or options that do not go together.
         """
-        where = "model.algorithm.init_args"
-        if num_candidates < 2:
-            raise ConfigError(
-                f"{where}.num_candidates: got {num_candidates}, allowed: 2 or more (a group "
-                "compares its candidates)"
-            )
+        where = "model.algorithm.init_args."
+        at_least(2, where, num_candidates=num_candidates)  # a group compares its candidates
         if not 0 <= gamma <= 1:
-            raise ConfigError(f"{where}.gamma: got {gamma}, allowed: 0 to 1")
+            raise ConfigError(f"{where}gamma: got {gamma}, allowed: 0 to 1")
         if branching == "chain" and gamma != 0:
             raise ConfigError(
-                f"{where}.gamma: got {gamma}, allowed with branching chain: 0 (siblings have "
+                f"{where}gamma: got {gamma}, allowed with branching chain: 0 (siblings have "
                 "unequal futures); set it, or branching: tree"
             )
-        choices = {
-            "baseline": (baseline, get_args(Baseline)),
-            "scale": (scale, get_args(Scale)),
-            "reduction": (reduction, get_args(Reduction)),
-        }
-        for name, (value, allowed) in choices.items():
-            if value not in allowed:
-                raise ConfigError(f"{where}.{name}: got {value!r}, allowed: {', '.join(allowed)}")
+        one_of(get_args(Baseline), where, baseline=baseline)
+        one_of(get_args(Scale), where, scale=scale)
+        one_of(get_args(Reduction), where, reduction=reduction)
         if clip is not None and not (ratio and clip > 0):
             raise ConfigError(
-                f"{where}.clip: got {clip} with ratio {str(ratio).lower()}, allowed: null, or more "
+                f"{where}clip: got {clip} with ratio {str(ratio).lower()}, allowed: null, or more "
                 "than 0 with ratio: true"
             )
-        if not 0 <= kl_coef < math.inf:
-            raise ConfigError(f"{where}.kl_coef: got {kl_coef}, allowed: >= 0")
+        at_least(0, where, kl_coef=kl_coef)
         self.sampler = JointSampler(
             num_candidates, max_turns, pairing, branching, select, termination_threshold
         )

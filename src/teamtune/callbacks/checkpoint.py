@@ -9,7 +9,7 @@ import torch
 from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
-from teamtune.errors import ConfigError
+from teamtune.errors import at_least
 from teamtune.training import TeamModule
 
 
@@ -44,9 +44,7 @@ class TeamCheckpoint(Checkpoint):
         Raises:
             ConfigError: A value below one.
         """
-        for name, value in (("every_n_steps", every_n_steps), ("keep", keep)):
-            if value < 1:
-                raise ConfigError(f"checkpoint.{name}: got {value}, allowed: 1 or more")
+        at_least(1, "checkpoint.", every_n_steps=every_n_steps, keep=keep)
         self.every_n_steps = every_n_steps
         self.keep = keep
 

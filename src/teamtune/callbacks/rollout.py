@@ -9,7 +9,7 @@ import lightning as L
 
 from teamtune.callbacks.run_folder import new_run_folder
 from teamtune.envs import Environment
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 from teamtune.inference import HFChat, RolloutEngine, Sampling
 from teamtune.inference.sampling import derive_seed
 from teamtune.metrics import JointReturn, PassAtK
@@ -55,12 +55,8 @@ class RolloutCallback(L.Callback):
         sampling.check_trainable("rollout.sampling")
         if not 0 <= max_failed <= 1:
             raise ConfigError(f"rollout.max_failed: got {max_failed}, allowed: 0 to 1")
-        if evaluation_turns is not None and evaluation_turns < 1:
-            raise ConfigError(f"rollout.evaluation_turns: got {evaluation_turns}, allowed: >= 1")
-        if evaluation_samples < 0:
-            raise ConfigError(
-                f"rollout.evaluation_samples: got {evaluation_samples}, allowed: 0 or more"
-            )
+        at_least(1, "rollout.", evaluation_turns=evaluation_turns)
+        at_least(0, "rollout.", evaluation_samples=evaluation_samples)
         self.engine = engine
         self.sampling = sampling
         self.evaluation_turns = evaluation_turns

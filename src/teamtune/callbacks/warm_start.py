@@ -11,7 +11,7 @@ import torch
 
 from teamtune.algorithms.cloning import Cloning
 from teamtune.envs import Environment
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 from teamtune.inference import RolloutEngine
 from teamtune.inference.sampling import derive_seed
 from teamtune.policies.policy import OptimizerCallable, check_optimizer
@@ -55,15 +55,8 @@ class WarmStart(L.Callback):
         Raises:
             ConfigError: A value out of its range.
         """
-        counts = {
-            "steps": steps,
-            "tasks_per_step": tasks_per_step,
-            "answers_per_prompt": answers_per_prompt,
-            "max_turns": max_turns,
-        }
-        for name, value in counts.items():
-            if value < 1:
-                raise ConfigError(f"{name}: got {value}, allowed: 1 or more")
+        at_least(1, steps=steps, tasks_per_step=tasks_per_step)
+        at_least(1, answers_per_prompt=answers_per_prompt, max_turns=max_turns)
         check_optimizer(optimizer)
         self.demonstrator = demonstrator
         self.steps = steps

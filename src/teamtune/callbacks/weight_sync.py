@@ -8,7 +8,7 @@ from typing import Any
 import lightning as L
 import torch
 
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 from teamtune.inference import Completion, RolloutEngine, Sampling
 from teamtune.inference.sampling import derive_seed
 from teamtune.policies import Policy
@@ -38,8 +38,7 @@ class WeightSync(L.Callback):
         """
         if tolerance <= 0:
             raise ConfigError(f"weight_sync.tolerance: got {tolerance}, allowed: more than 0")
-        if probe_tokens < 0:
-            raise ConfigError(f"weight_sync.probe_tokens: got {probe_tokens}, allowed: 0 or more")
+        at_least(0, "weight_sync.", probe_tokens=probe_tokens)
         self.tolerance = tolerance
         self.probe_tokens = probe_tokens
 

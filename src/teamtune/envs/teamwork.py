@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from teamtune.envs.environment import Environment, Message, Reward, Transition
 from teamtune.envs.prompts import Prompts
-from teamtune.errors import ConfigError
+from teamtune.errors import at_least, one_of
 from teamtune.tasks import Task
 
 Workflow = Literal["parallel", "single", "sequential", "discussion"]
@@ -86,12 +86,8 @@ class TeamWork(Environment[TeamState]):
         Raises:
             ConfigError: An unknown workflow, no turns, or a missing template.
         """
-        if workflow not in get_args(Workflow):
-            raise ConfigError(
-                f"workflow: got {workflow!r}, allowed: {', '.join(get_args(Workflow))}"
-            )
-        if turns < 1:
-            raise ConfigError(f"turns: got {turns}, allowed: 1 or more")
+        one_of(get_args(Workflow), workflow=workflow)
+        at_least(1, turns=turns)
         self.roles = roles
         self.workflow = workflow
         self.round = round_of(workflow, roles)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 from teamtune.inference.chat import ChatFormat
 
 StopReason = Literal["stop", "length", "failed", "too_long"]
@@ -30,8 +30,7 @@ class Sampling:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise ConfigError(f"temperature: got {self.temperature}, allowed: 0 or more")
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens: got {self.max_tokens}, allowed: 1 or more")
+        at_least(1, max_tokens=self.max_tokens)
         if not 0 < self.top_p <= 1:
             raise ConfigError(f"top_p: got {self.top_p}, allowed: 0 < p <= 1")
         if self.top_k < 0:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least, one_of
 from teamtune.inference.chat import HFChat
 from teamtune.inference.engine import Completion, RolloutEngine, Sampling
 from teamtune.inference.isolation import apart, forget_destroyed_group, outside, undone
@@ -318,20 +318,18 @@ def _check_temperature(sampling: Sampling) -> None:
 def _check_settings(
     dtype: str, max_num_seqs: int, utilization: float | None, kv_cache: float | None, on_gpu: bool
 ) -> None:
-    where = "rollout.engine.init_args"
-    if dtype not in ("float32", "bfloat16", "float16"):
-        raise ConfigError(f"{where}.dtype: got {dtype!r}, allowed: float32, bfloat16, float16")
-    if max_num_seqs < 1:
-        raise ConfigError(f"{where}.max_num_seqs: got {max_num_seqs}, allowed: 1 or more")
+    where = "rollout.engine.init_args."
+    one_of(("float32", "bfloat16", "float16"), where, dtype=dtype)
+    at_least(1, where, max_num_seqs=max_num_seqs)
     if utilization is not None:
         if not on_gpu:
             raise ConfigError(
-                f"{where}.gpu_memory_utilization: got {utilization}, but there is no GPU; set "
-                f"{where}.kv_cache_gib"
+                f"{where}gpu_memory_utilization: got {utilization}, but there is no GPU; set "
+                f"{where}kv_cache_gib"
             )
         if kv_cache is not None:
-            raise ConfigError(f"{where}.gpu_memory_utilization: no effect next to kv_cache_gib")
+            raise ConfigError(f"{where}gpu_memory_utilization: no effect next to kv_cache_gib")
         if not 0 < utilization <= 1:
-            raise ConfigError(f"{where}.gpu_memory_utilization: got {utilization}, allowed: 0 to 1")
+            raise ConfigError(f"{where}gpu_memory_utilization: got {utilization}, allowed: 0 to 1")
     if kv_cache is not None and kv_cache <= 0:
-        raise ConfigError(f"{where}.kv_cache_gib: got {kv_cache}, allowed: more than 0")
+        raise ConfigError(f"{where}kv_cache_gib: got {kv_cache}, allowed: more than 0")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 
 _BASE, _A, _B = ".base_layer", ".lora_A.default.weight", ".lora_B.default.weight"
 
@@ -27,8 +27,7 @@ class LoRA:
     """The update is scaled by alpha / rank."""
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise ConfigError(f"rank: got {self.rank}, allowed: 1 or more")
+        at_least(1, rank=self.rank)
         if not self.alpha > 0:
             raise ConfigError(f"alpha: got {self.alpha}, allowed: more than 0")
 

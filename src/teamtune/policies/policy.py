@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least, one_of
 from teamtune.inference.sampling import derive_seed
 from teamtune.policies.adapter import LoRA, switched_off, whole
 from teamtune.policies.scorer import TokenScorer
@@ -63,12 +63,8 @@ class Policy(L.LightningModule):
         check_optimizer(optimizer)
         if max_grad_norm <= 0:
             raise ConfigError(f"max_grad_norm: got {max_grad_norm}, allowed: more than 0")
-        if token_budget < 1:
-            raise ConfigError(f"token_budget: got {token_budget}, allowed: 1 or more")
-        if head_chunk < 1:
-            raise ConfigError(f"head_chunk: got {head_chunk}, allowed: 1 or more")
-        if attention not in ("sdpa", "eager"):
-            raise ConfigError(f"attention: got {attention!r}, allowed: sdpa, eager")
+        at_least(1, token_budget=token_budget, head_chunk=head_chunk)
+        one_of(("sdpa", "eager"), attention=attention)
         self.model = model
         self.optimizer = optimizer
         self.scheduler = scheduler

@@ -11,10 +11,10 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from teamtune.envs import Environment, Transition
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least, one_of
 from teamtune.inference import RolloutEngine, Sampling
 from teamtune.inference.sampling import derive_seed
 from teamtune.rollout.records import Group, GroupKey, Joint, Rollout
@@ -88,16 +88,10 @@ class JointSampler(Sampler):
         Raises:
             ConfigError: A value out of its range, or one without effect.
         """
-        if num_candidates < 1:
-            raise ConfigError(f"num_candidates: got {num_candidates}, allowed: 1 or more")
-        if max_turns < 1:
-            raise ConfigError(f"max_turns: got {max_turns}, allowed: 1 or more")
-        if pairing not in ("aligned", "cross"):
-            raise ConfigError(f"pairing: got {pairing!r}, allowed: aligned, cross")
-        if branching not in ("tree", "chain"):
-            raise ConfigError(f"branching: got {branching!r}, allowed: tree, chain")
-        if select not in ("best", "random"):
-            raise ConfigError(f"select: got {select!r}, allowed: best, random")
+        at_least(1, num_candidates=num_candidates, max_turns=max_turns)
+        one_of(get_args(Pairing), pairing=pairing)
+        one_of(get_args(Branching), branching=branching)
+        one_of(("best", "random"), select=select)
         if select == "random" and branching == "tree":
             raise ConfigError("select: got 'random', allowed with branching tree (all go on): best")
         if termination_threshold is not None and not math.isfinite(termination_threshold):

@@ -10,7 +10,7 @@ import random
 from typing import Any, Literal
 
 from teamtune.envs import Environment, Transition
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least, one_of
 from teamtune.inference import RolloutEngine, Sampling
 from teamtune.inference.sampling import derive_seed
 from teamtune.rollout.records import Candidate, Group, GroupKey, Rollout
@@ -41,14 +41,10 @@ class TreeSampler(Sampler):
         Raises:
             ConfigError: A value out of its range.
         """
-        if num_candidates < 1:
-            raise ConfigError(f"num_candidates: got {num_candidates}, allowed: 1 or more")
-        if max_turns < 1:
-            raise ConfigError(f"max_turns: got {max_turns}, allowed: 1 or more")
+        at_least(1, num_candidates=num_candidates, max_turns=max_turns)
         if not math.isfinite(alpha):
             raise ConfigError(f"alpha: got {alpha}, allowed: a finite number")
-        if select not in ("greedy", "softmax", "random"):
-            raise ConfigError(f"select: got {select!r}, allowed: greedy, softmax, random")
+        one_of(("greedy", "softmax", "random"), select=select)
         self.num_candidates = num_candidates
         self.max_turns = max_turns
         self.alpha = alpha

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from teamtune.errors import ConfigError, nearest
+from teamtune.errors import ConfigError, at_least, nearest
 from teamtune.tasks.rows import FILES, read_rows
 from teamtune.tasks.sources import TaskSource, fingerprint
 from teamtune.tasks.task import Task
@@ -42,9 +42,8 @@ class DatasetTasks(TaskSource):
             ConfigError: A file that cannot be read or a row that lacks a field or leaves it empty;
                 the message names file, line and field.
         """
-        for name, value, least in (("first", first, 0), ("count", count, 1)):
-            if value is not None and value < least:
-                raise ConfigError(f"{name}: got {value}, allowed: {least} or more")
+        at_least(0, first=first)
+        at_least(1, count=count)
         if not fields:
             raise ConfigError("fields: got none, allowed: one or more, e.g. {prompt: prompt}")
         self.path = path

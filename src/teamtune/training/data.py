@@ -10,7 +10,7 @@ from typing import Any
 import lightning as L
 
 from teamtune.envs import Environment
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 from teamtune.tasks import Task, TaskSource, fingerprint
 from teamtune.training import ranks
 
@@ -40,12 +40,7 @@ class TaskDataModule(L.LightningDataModule):
                 or a value is out of its range.
         """
         super().__init__()
-        for name, value in (
-            ("tasks_per_step", tasks_per_step),
-            ("val_batch_tasks", val_batch_tasks),
-        ):
-            if value < 1:
-                raise ConfigError(f"data.{name}: got {value}, allowed: 1 or more")
+        at_least(1, "data.", tasks_per_step=tasks_per_step, val_batch_tasks=val_batch_tasks)
         if val.count is None:
             raise ConfigError("data.val.init_args.count: got null, allowed: a number of tasks")
         for name, source in (("train", train), ("val", val)):

@@ -11,7 +11,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch import nn
 
 from teamtune.algorithms import Algorithm
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 from teamtune.inference import RolloutEngine
 from teamtune.inference.sampling import derive_seed
 from teamtune.metrics import GenerationCost, JointReturn, PassAtK
@@ -51,10 +51,7 @@ class TeamModule(L.LightningModule):
         super().__init__()
         if not policies:
             raise ConfigError("model.policies: got none, allowed: one or more")
-        if epochs < 1:
-            raise ConfigError(f"model.epochs: got {epochs}, allowed: 1 or more")
-        if minibatch_tasks is not None and minibatch_tasks < 1:
-            raise ConfigError(f"model.minibatch_tasks: got {minibatch_tasks}, allowed: 1 or more")
+        at_least(1, "model.", epochs=epochs, minibatch_tasks=minibatch_tasks)
         self.automatic_optimization = False
         self.policies = nn.ModuleDict(policies)
         self.policy_map = dict(policy_map)

@@ -26,7 +26,7 @@ from teamtune.envs.coop_code.syntax import (
 from teamtune.envs.sandbox import Sandbox, SandboxResult, asserts_of_check
 from teamtune.envs.sandbox.syntax_tree import parse_tree
 from teamtune.envs.teamwork import SOLO, TeamState, TeamWork, Verdict, Workflow
-from teamtune.errors import ConfigError
+from teamtune.errors import one_of
 from teamtune.tasks import Task
 
 Feedback = Literal["plain", "passed", "signals", "details"]
@@ -80,10 +80,7 @@ class CoopCode(TeamWork):
         Raises:
             ConfigError: A value out of its range.
         """
-        if feedback not in get_args(Feedback):
-            raise ConfigError(
-                f"feedback: got {feedback!r}, allowed: {', '.join(get_args(Feedback))}"
-            )
+        one_of(get_args(Feedback), feedback=feedback)
         self.feedback = feedback
         self.sandbox = sandbox or Sandbox()
         own = Path(__file__).parent / "prompts" / prompts

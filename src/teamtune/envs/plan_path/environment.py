@@ -26,7 +26,7 @@ from teamtune.envs.plan_path.board import (
 )
 from teamtune.envs.prompts import Prompts
 from teamtune.envs.sandbox import Sandbox
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 from teamtune.tasks import Task
 
 PLANNER, TOOL = "planner", "tool"
@@ -77,16 +77,12 @@ class PlanPath(Environment[PlanPathState]):
         Raises:
             ConfigError: A value out of its range, or a sandbox where nothing runs in it.
         """
-        if size < 2:
-            raise ConfigError(f"data.environment.init_args.size: got {size}, allowed: 2 or more")
+        at_least(2, "data.environment.init_args.", size=size)
+        at_least(1, "data.environment.init_args.", max_moves=max_moves)
         if not 0 <= obstacle_probability < 1:
             raise ConfigError(
                 "data.environment.init_args.obstacle_probability: "
                 f"got {obstacle_probability}, allowed: 0 <= p < 1"
-            )
-        if max_moves < 1:
-            raise ConfigError(
-                f"data.environment.init_args.max_moves: got {max_moves}, allowed: >= 1"
             )
         if sandbox is not None and first_role != TOOL:
             raise ConfigError(

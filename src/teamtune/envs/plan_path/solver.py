@@ -4,7 +4,7 @@ import random
 
 from teamtune.envs.plan_path.board import MOVES, Cell, distances, is_free
 from teamtune.envs.plan_path.environment import TOOL, PlanPath, PlanPathState
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 
 
 class NoisySolver:
@@ -19,8 +19,7 @@ class NoisySolver:
         """
         if not 0 <= noise <= 1:
             raise ConfigError(f"noise: got {noise}, allowed: 0 to 1")
-        if sure_moves < 0:
-            raise ConfigError(f"sure_moves: got {sure_moves}, allowed: 0 or more")
+        at_least(0, sure_moves=sure_moves)
         self.noise = noise
         self.sure_moves = sure_moves
         self.length = length

@@ -19,7 +19,7 @@ from teamtune.envs.sandbox.result import SandboxResult
 from teamtune.envs.sandbox.scoring import score_asserts, score_run
 from teamtune.envs.sandbox.server.limits import Limits
 from teamtune.envs.sandbox.worker import WorkerDied, WorkerStuck
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 
 _REQUIRED = ("time", "memory", "processes", "network")
 _MOST_WORKERS = 16
@@ -68,16 +68,10 @@ class Sandbox:
         Raises:
             ConfigError: A value out of its range, or a system other than Linux.
         """
-        for name, value, least in (
-            ("timeout", timeout, 0.01),
-            ("memory_mb", memory_mb, 64),
-            ("file_mb", file_mb, 0),
-            ("disk_mb", disk_mb, 1),
-            ("output_kb", output_kb, 1),
-            ("workers", 1 if workers is None else workers, 1),
-        ):
-            if not value >= least:
-                raise ConfigError(f"sandbox.{name}: got {value}, allowed: {least} or more")
+        at_least(0.01, "sandbox.", timeout=timeout)
+        at_least(64, "sandbox.", memory_mb=memory_mb)
+        at_least(0, "sandbox.", file_mb=file_mb)
+        at_least(1, "sandbox.", disk_mb=disk_mb, output_kb=output_kb, workers=workers)
         if timeout > _LONGEST:
             raise ConfigError(f"sandbox.timeout: got {timeout}, allowed: {_LONGEST} or less")
         if sys.platform != "linux":
