@@ -53,8 +53,12 @@ def random_group(rng: random.Random, answers: int = 3, flat: bool = False, **key
 
 
 def model_folder(folder: Path, kind: str = "llama", seed: int = 0, tied: bool = False) -> Path:
-    """A randomly drawn two-layer model of VOCABULARY ids: `llama`, `qwen3`."""
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+    """A randomly drawn two-layer model of VOCABULARY ids.
+
+    Its kinds are `llama`, `qwen3`, and with a window of four positions `mistral` (all blocks) and
+    `gemma3` (the first).
+    """
+    import transformers as hf
 
     sizes: dict[str, Any] = {
         "vocab_size": VOCABULARY,
@@ -72,9 +76,16 @@ def model_folder(folder: Path, kind: str = "llama", seed: int = 0, tied: bool = 
     }
     torch.manual_seed(seed)
     if kind == "qwen3":
-        model: Any = Qwen3ForCausalLM(Qwen3Config(**sizes, head_dim=8))
+        model: Any = hf.Qwen3ForCausalLM(hf.Qwen3Config(**sizes, head_dim=8))
+    elif kind == "mistral":
+        model = hf.MistralForCausalLM(hf.MistralConfig(**sizes, sliding_window=4))
+    elif kind == "gemma3":
+        kinds = ["sliding_attention", "full_attention"]
+        more = {"head_dim": 8, "query_pre_attn_scalar": 8, "pad_token_id": 0}
+        config = hf.Gemma3TextConfig(**sizes, **more, layer_types=kinds, sliding_window=4)
+        model = hf.Gemma3ForCausalLM(config)
     else:
-        model = LlamaForCausalLM(LlamaConfig(**sizes))
+        model = hf.LlamaForCausalLM(hf.LlamaConfig(**sizes))
     model.save_pretrained(folder)
     return folder
 

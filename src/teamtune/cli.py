@@ -27,10 +27,11 @@ from teamtune.callbacks import (
     RolloutWriter,
     TeamCheckpoint,
     TeamProgress,
+    WarmStart,
     WeightSync,
 )
 from teamtune.config import Arguments, one_line, read_arguments
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, one_of
 from teamtune.inference import RolloutEngine
 from teamtune.interrupts import Interrupts
 from teamtune.schema import Part, parts_of, placed
@@ -160,8 +161,13 @@ class TeamCLI(LightningCLI):
                     "allowed: letters, digits, '_' and '-'"
                 )
         callbacks = self.trainer.callbacks  # type: ignore[attr-defined]
-        rollout = next(c for c in callbacks if isinstance(c, RolloutCallback))
-        rollout.check(module, self.datamodule.environment)
+        for callback in callbacks:
+            if isinstance(callback, RolloutCallback):
+                callback.check(module, self.datamodule.environment)
+            elif isinstance(callback, WarmStart):
+                callback.check(module)
+        # Others cast the fp32 master weights or need a scaler, which the loop has not.
+        one_of(("32-true", "bf16-mixed"), "trainer.", precision=self.trainer.precision)
         connector: Any = self.trainer._signal_connector
         connector._sigterm_notifier_fn = self._tell_children
         if self.first is not None:

@@ -74,6 +74,16 @@ WARM = {"class_path": "teamtune.callbacks.WarmStart"}
 SOLVER = {"class_path": "teamtune.envs.plan_path.NoisySolver"}
 
 
+def test_a_reference_without_the_warm_start_is_refused_before_anything_is_written(refused):
+    def edit(config: Config) -> None:
+        callback("teamtune.callbacks.WarmStart", demonstrator=SOLVER, steps=1)(config)
+        put(f"{POLICY}.lora.rank", 2)(config)
+        put("model.algorithm.init_args.kl_coef", 0.1)(config)
+
+    line = refused(edit)
+    assert line.startswith("model.algorithm.init_args.kl_coef: allowed with lora and a warm start")
+
+
 def callback(class_path: str, **init_args: Any) -> Edit:
     return put("trainer.callbacks", [{"class_path": class_path, "init_args": init_args}])
 
@@ -177,6 +187,8 @@ VALUES: list[tuple[str, Any, str]] = [
     ("rollout.sampling.max_tokens", 0, ": got 0, allowed: 1 or more"),
     ("trainer.accelerator", "gpuu", "gpuu"),
     ("trainer.precision", "17", ": got 17, allowed: 64 or 32"),
+    ("trainer.precision", "bf16-true", ": got 'bf16-true', allowed: 32-true, bf16-mixed"),
+    ("traces.every_n_steps", -1, ": got -1, allowed: 0 or more"),
     ("seed_everything", -1, "-1 is not in bounds"),
 ]
 

@@ -1,13 +1,14 @@
 """AT-GRPO (Stronger-MAS, arXiv 2510.11062): candidates of one agent's turn compared."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
 from teamtune.algorithms.algorithm import Algorithm, TokenBatch
 from teamtune.algorithms.credit import Baseline, Scale, group_advantages
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
+from teamtune.envs import Environment
 from teamtune.errors import ConfigError, at_least
 from teamtune.rollout import Group, TreeSampler
 
@@ -65,6 +66,13 @@ class ATGRPO(Algorithm):
         self.kl_coef = kl_coef
         self.needs_reference = kl_coef > 0
         self.keep_flat_groups = keep_flat_groups
+
+    def check(self, env: Environment[Any]) -> None:
+        if env.delayed:
+            raise ConfigError(
+                "model.algorithm: ATGRPO compares the rewards of one step, and in the workflow of "
+                "data.environment all but the last step of a round have none; take MAGRPO"
+            )
 
     def assign_credit(self, groups: Sequence[Group]) -> None:
         for group in groups:

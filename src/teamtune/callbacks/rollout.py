@@ -88,6 +88,10 @@ class RolloutCallback(L.Callback):
                         f"model.policies.{name}.init_args.model: cannot load {policy.model!r}: "
                         f"{str(error).splitlines()[0]}"
                     ) from error
+            try:
+                policy.check()
+            except ConfigError as error:
+                raise ConfigError(f"model.policies.{name}.init_args.{error}") from error
 
     def _check_turns(self, module: TeamModule, env: Environment[Any]) -> None:
         """Fewer turns than an episode has would leave it without its reward."""

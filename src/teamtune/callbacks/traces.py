@@ -8,6 +8,7 @@ import lightning as L
 from lightning.pytorch.loggers import MLFlowLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
+from teamtune.errors import at_least
 from teamtune.rollout import Rollout
 from teamtune.training import TeamModule, ranks
 
@@ -18,9 +19,13 @@ class RolloutTraces(L.Callback):
     def __init__(self, every_n_steps: int = 50, num_tasks: int = 2):
         """
         Args:
-            every_n_steps: Rollout steps between samples; the first step is always sampled.
+            every_n_steps: Rollout steps between samples, from the first step on; 0 writes none.
             num_tasks: Tasks that are written each time.
+
+        Raises:
+            ConfigError: A negative value.
         """
+        at_least(0, "traces.", every_n_steps=every_n_steps, num_tasks=num_tasks)
         self.every_n_steps = every_n_steps
         self.num_tasks = num_tasks
 
@@ -33,7 +38,7 @@ class RolloutTraces(L.Callback):
         batch_idx: int,
     ) -> None:
         assert isinstance(pl_module, TeamModule)
-        if (pl_module.rollout_step - 1) % self.every_n_steps == 0:
+        if self.every_n_steps and (pl_module.rollout_step - 1) % self.every_n_steps == 0:
             self._write(trainer, pl_module, pl_module.rollouts[: self.num_tasks])
 
     @rank_zero_only

@@ -67,8 +67,12 @@ class WarmStart(L.Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         assert isinstance(pl_module, TeamModule)
-        adapted = any(p.lora is not None for p in pl_module.named_policies().values())
-        if adapted and pl_module.algorithm.needs_reference:
+        self.check(pl_module)
+
+    def check(self, module: TeamModule) -> None:
+        """Raises ConfigError where the team cannot be trained after a warm start."""
+        adapted = any(p.lora is not None for p in module.named_policies().values())
+        if adapted and module.algorithm.needs_reference:
             raise ConfigError(
                 "model.algorithm.init_args.kl_coef: allowed with lora and a warm start: 0 (the "
                 "reference is the model without its adapter, and the warm start is in the adapter)"
@@ -102,7 +106,8 @@ class WarmStart(L.Callback):
             for schedule in schedules:
                 schedule.step()
             if step == 0 or (step + 1) % max(1, self.steps // 5) == 0:
-                shown = ", ".join(f"{n} {metrics[f'{n}/loss']:.3f}" for n in policies)
+                losses = {n: metrics.get(f"{n}/loss", 0.0) for n in policies}
+                shown = ", ".join(f"{n} {loss:.3f}" for n, loss in losses.items())
                 module.print(f"warm start {step + 1}/{self.steps}: loss of {shown}")
         for policy in policies.values():
             policy.set_reference()

@@ -83,7 +83,8 @@ class WeightSync(L.Callback):
             raise WeightSyncError(
                 f"policy {name!r}, version {policy.version}: engine and trainer log-probs differ "
                 f"by {worst:.3g} on the probe, more than weight_sync.tolerance = "
-                f"{self.tolerance:g}; the engine does not hold the policy's weights"
+                f"{self.tolerance:g}; the engine does not hold the policy's weights, or one of the "
+                "two computes otherwise than the model"
             )
 
 
@@ -102,7 +103,8 @@ def probe_difference(
     assert policy.scorer is not None
     vocabulary = policy.scorer.lm.config.get_text_config().vocab_size
     seed = derive_seed("probe", policy.version)
-    prompt_ids = random.Random(seed).choices(range(vocabulary), k=PROBE_LENGTH)
+    length = max(1, min(PROBE_LENGTH, engine.context_length - num_tokens))
+    prompt_ids = random.Random(seed).choices(range(vocabulary), k=length)
     sampling = Sampling(temperature=temperature, max_tokens=num_tokens)
 
     async def ask() -> list[Completion]:

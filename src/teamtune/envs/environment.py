@@ -29,7 +29,8 @@ class Transition(Generic[State]):
     """What one (joint) action led to. `rewards` has an entry for every agent that acted.
 
     `success` is the environment's own verdict; running out of turns is never a success.
-    `malformed` names the agents whose answers held nothing that could be used.
+    `judged` is false where only later steps tell what this one was worth. `malformed` names the
+    agents whose answers held nothing that could be used.
     """
 
     state: State
@@ -37,6 +38,7 @@ class Transition(Generic[State]):
     done: bool = False
     success: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
+    judged: bool = True
     malformed: tuple[str, ...] = ()
 
 

@@ -153,7 +153,7 @@ class TeamWork(Environment[TeamState]):
         malformed = tuple(agent for agent, text in given if self.is_malformed(agent, text))
         if len(after.steps) % len(self.round):
             unjudged = {agent: Reward() for agent in actions}
-            return Transition(after, unjudged, info={"judged": False}, malformed=malformed)
+            return Transition(after, unjudged, judged=False, malformed=malformed)
         latest = {name: text for step in after.steps for name, text in step}
         answers = self.split(latest[SOLO]) if self.workflow == "single" else latest
         done = not self.acting(after)
@@ -169,4 +169,4 @@ class TeamWork(Environment[TeamState]):
             "solved": verdict.success,
             "remaining": self.turns - len(after.steps) // len(self.round),
         }
-        return Transition(after, rewards, done, done and verdict.success, info, malformed)
+        return Transition(after, rewards, done, done and verdict.success, info, malformed=malformed)

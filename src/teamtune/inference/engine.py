@@ -1,6 +1,7 @@
 """What a rollout needs of a language model: token ids in, token ids and their log-probs out."""
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,8 @@ class RolloutEngine(ABC):
     sampling: Sampling
     version: int = -1
     """The policy version of the loaded weights; -1 until `load_weights` was called."""
+    context_length: int = sys.maxsize
+    """Longest prompt and completion together, in tokens."""
 
     @classmethod
     def check_installed(cls) -> None:

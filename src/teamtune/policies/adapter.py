@@ -32,13 +32,25 @@ class LoRA:
             raise ConfigError(f"alpha: got {self.alpha}, allowed: more than 0")
 
     def attach(self, lm: nn.Module, seed: int) -> None:
-        """Adds the update to `lm` in place, 0 at first, A drawn by `seed`; only it is trainable."""
+        """Adds the update to `lm` in place, 0 at first, A drawn by `seed`; only it is trainable.
+
+        Raises:
+            ConfigError: A layer that is not a plain linear one, such as the experts of a mixture.
+        """
         from peft import LoraConfig, inject_adapter_in_model
+        from peft.tuners.tuners_utils import BaseTunerLayer
 
         config = LoraConfig(r=self.rank, lora_alpha=self.alpha, target_modules="all-linear")  # type: ignore[arg-type]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             inject_adapter_in_model(config, lm)
+        for name, module in lm.named_modules():
+            if (
+                isinstance(module, BaseTunerLayer)
+                and type(module.get_base_layer()) is not nn.Linear
+            ):
+                kind = type(module.get_base_layer()).__name__
+                raise ConfigError(f"lora: {name} is {kind}, allowed: models of torch.nn.Linear")
         for name, parameter in lm.named_parameters():
             parameter.requires_grad_(name.endswith((_A, _B)))
 

@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from teamtune.errors import ConfigError, at_least, one_of
 from teamtune.inference.sampling import derive_seed
 from teamtune.policies.adapter import LoRA, switched_off, whole
-from teamtune.policies.scorer import TokenScorer
+from teamtune.policies.scorer import TokenScorer, check_scorable
 from teamtune.policies.tiny import TinyLlama
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Policy(L.LightningModule):
         """
         super().__init__()
         check_optimizer(optimizer)
-        if max_grad_norm <= 0:
+        if not max_grad_norm > 0:
             raise ConfigError(f"max_grad_norm: got {max_grad_norm}, allowed: more than 0")
         at_least(1, token_budget=token_budget, head_chunk=head_chunk)
         one_of(("sdpa", "eager"), attention=attention)
@@ -82,6 +82,15 @@ class Policy(L.LightningModule):
         self.scorer: TokenScorer | None = None
         self.reference: TokenScorer | None = None
         """A frozen copy, where one is needed and training is not through an adapter."""
+
+    def check(self) -> None:
+        """Raises ConfigError for a model that cannot be scored, or not through an adapter."""
+        if isinstance(self.model, str):
+            from transformers import AutoConfig
+
+            check_scorable(AutoConfig.from_pretrained(self.model))
+        if self.lora is not None:
+            self.shapes()
 
     def shapes(self) -> dict[str, torch.Size]:
         """Every weight's shape by its name in the scorer, without loading or drawing any."""
@@ -189,6 +198,9 @@ class Policy(L.LightningModule):
             assert self.folder is not None and self.scorer is not None
             plain: Any = AutoModelForCausalLM.from_config(self.scorer.lm.config)
             plain.load_state_dict(weights)
+            plain.generation_config = (
+                self.scorer.lm.generation_config
+            )  # it may name more end tokens
             plain.save_pretrained(folder)
             AutoTokenizer.from_pretrained(self.folder).save_pretrained(folder)
 

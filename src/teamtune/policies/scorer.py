@@ -10,8 +10,27 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from teamtune.errors import ConfigError
+
 if TYPE_CHECKING:
     from teamtune.training.batch import PackedBatch
+
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def check_scorable(config: Any) -> None:
+    """Raises ConfigError for a model that computes log-probs in a way that TokenScorer does not.
+
+    Args:
+        config: The model's configuration, as transformers reads it.
+    """
+    config = config.get_text_config()
+    if unknown := set(getattr(config, "layer_types", None) or ()) - {FULL, SLIDING}:
+        raise ConfigError(f"model: has layers of {min(unknown)}, allowed: {FULL}, {SLIDING}")
+    for name in ("logits_scaling", "logit_scale"):
+        if (value := getattr(config, name, None)) not in (None, 1):
+            raise ConfigError(f"model: scales its logits ({name} {value}), allowed: 1")
 
 
 class TokenScorer(nn.Module):
@@ -40,7 +59,7 @@ class TokenScorer(nn.Module):
         hidden = body(
             input_ids=batch.input_ids,
             position_ids=batch.position_ids,
-            attention_mask=batch.attention_mask(dtype),
+            attention_mask=self._mask(batch, dtype),
             use_cache=False,
         ).last_hidden_state
         states = hidden.flatten(0, 1)[batch.predicted_from]
@@ -51,6 +70,15 @@ class TokenScorer(nn.Module):
             )
         ]
         return torch.cat([p[0] for p in pairs]), torch.cat([p[1] for p in pairs])
+
+    def _mask(self, batch: "PackedBatch", dtype: torch.dtype) -> Any:
+        """What the blocks may see; one mask for each kind of block where a model has two."""
+        config = self.lm.config.get_text_config()
+        window = getattr(config, "sliding_window", None)
+        kinds = set(getattr(config, "layer_types", None) or [SLIDING if window else FULL])
+        widths = {FULL: None, SLIDING: window}
+        masks = {kind: batch.attention_mask(dtype, widths[kind]) for kind in sorted(kinds)}
+        return masks if len(masks) > 1 else masks.popitem()[1]
 
     def _head(
         self, states: Tensor, targets: Tensor, temperature: float, entropy: bool

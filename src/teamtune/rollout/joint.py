@@ -180,12 +180,13 @@ class JointSampler(Sampler):
             for o, b in zip(opened, branches)
             if b.return_ is not None
         ]
+        first = branches[0]
         return _Branch(
             groups + [group for branch in branches for group in branch.groups],
             sum(returns) / len(returns) if returns else None,
-            opened[0].solved or branches[0].success,
+            opened[0].solved or first.success,
             next((b.error for b in branches if b.error), None),
-            branches[0].levels or dict(opened[0].step.info.get("levels", {})),
+            {} if first.error else first.levels or dict(opened[0].step.info.get("levels", {})),
         )
 
     async def _score(
@@ -207,8 +208,8 @@ class JointSampler(Sampler):
                 for candidate in joint.values():
                     candidate.error = f"the joint reward is not a finite number: {reward}"
                 continue
-            threshold, judged = self.termination_threshold, step.info.get("judged", True)
-            reached = threshold is not None and judged and reward >= threshold
+            threshold = self.termination_threshold
+            reached = threshold is not None and step.judged and reward >= threshold
             left = int(step.info.get("remaining", remaining))
             kept = left if step.success or (reached and not step.done) else 0
             label = ".".join(map(str, pick if self.pairing == "cross" else pick[:1]))
@@ -238,6 +239,7 @@ def _record(groups: Sequence[Group], opened: Sequence[_Opened]) -> None:
                 candidate.reward = _mean([o.joint.reward for o in own])
                 candidate.reward_local = _mean([r.local for r in given])
                 candidate.reward_team = _mean([r.team for r in given])
+                candidate.judged = own[0].step.judged
                 candidate.malformed = group.key.agent in own[0].step.malformed
 
 

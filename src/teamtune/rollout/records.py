@@ -16,6 +16,11 @@ class GroupKey:
     node: str = ""
     """Which state of that turn, where a sampler carries on more than one branch."""
 
+    @property
+    def moment(self) -> tuple[int, str]:
+        """The same for the groups of agents that act at once."""
+        return self.turn, self.node
+
 
 @dataclass(frozen=True)
 class Joint:
@@ -44,6 +49,8 @@ class Candidate:
     reward: float | None = None
     reward_local: float | None = None
     reward_team: float | None = None
+    judged: bool = True
+    """False where only later steps tell what it was worth; its rewards are 0 then."""
     malformed: bool = False
     """Whether it held nothing that the environment could use."""
     selected: bool = False
@@ -105,7 +112,13 @@ class Rollout:
     @property
     def too_long(self) -> bool:
         """Whether a prompt left no room for an answer."""
-        return any(c.stop_reason == "too_long" for g in self.groups for c in g.candidates)
+        return bool(self.no_room)
+
+    @property
+    def no_room(self) -> set[tuple[int, str]]:
+        """The moments at which one did."""
+        full = [g for g in self.groups if any(c.stop_reason == "too_long" for c in g.candidates)]
+        return {group.key.moment for group in full}
 
     @property
     def tokens(self) -> int:

@@ -1,6 +1,5 @@
 """What a set of rollouts tells, as (sum, count) pairs that add up over ranks."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,7 +11,8 @@ Sums = dict[str, tuple[float, int]]
 def summarize(rollouts: Sequence[Rollout], prefix: str, levels: Sequence[str] = ()) -> Sums:
     """Outcome, rewards per agent, stop reasons, failures and lengths under `<prefix>/`.
 
-    A task with a prompt too long for the engine's context is `too_long`, its answers not `failed`.
+    A task with a prompt too long for the engine's context is `too_long`; what was asked with that
+    prompt, or at once with it, has not `failed`. Rewards of unjudged steps are left out.
 
     Args:
         rollouts: The episodes.
@@ -36,16 +36,17 @@ def summarize(rollouts: Sequence[Rollout], prefix: str, levels: Sequence[str] = 
         for group in rollout.groups:
             agent = group.key.agent
             add(f"{agent}/spread", group.spread)
+            excused = group.key.moment in rollout.no_room
             for c in group.candidates:
-                add("failed", float(c.reward is None and not rollout.too_long))
+                add("failed", float(c.reward is None and not excused))
                 for reason in ("stop", "length"):
                     add(f"stop_{reason}", float(c.stop_reason == reason))
                 add("completion_tokens", len(c.token_ids))
-                if c.reward is not None and not math.isnan(c.reward):
-                    assert c.reward_local is not None and c.reward_team is not None
-                    add(f"{agent}/reward_local", c.reward_local)
-                    add(f"{agent}/reward_team", c.reward_team)
+                if c.reward_local is not None and c.reward_team is not None:
                     add(f"{agent}/malformed", float(c.malformed))
+                    if c.judged:
+                        add(f"{agent}/reward_local", c.reward_local)
+                        add(f"{agent}/reward_team", c.reward_team)
     return {name: (value, int(count)) for name, (value, count) in sums.items()}
 
 

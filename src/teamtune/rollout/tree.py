@@ -106,10 +106,15 @@ class TreeSampler(Sampler):
             for candidate, step in zip(group.candidates, steps):
                 if step is not None:
                     reward = step.rewards[group.key.agent]
+                    value = self.alpha * reward.team + reward.local
+                    if not math.isfinite(value):
+                        candidate.error = f"the reward is not a finite number: {value}"
+                        continue
+                    candidate.reward = value
                     candidate.reward_local, candidate.reward_team = reward.local, reward.team
+                    candidate.judged = step.judged
                     candidate.malformed = group.key.agent in step.malformed
-                    candidate.reward = self.alpha * reward.team + reward.local
-        if all(step is None for step in steps):
+        if any(all(c.reward is None for c in group.candidates) for group in groups):
             return None
         chosen = [self._choose(group, seed, alone=len(groups) == 1) for group in groups]
         for group, j in zip(groups, chosen):
@@ -137,4 +142,4 @@ class TreeSampler(Sampler):
 def _comparable(candidate: Candidate, alone: bool) -> float:
     value = candidate.reward if alone else candidate.reward_local
     assert value is not None
-    return -math.inf if math.isnan(value) else value
+    return value

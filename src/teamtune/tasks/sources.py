@@ -9,6 +9,8 @@ from typing import Any
 from teamtune.errors import ConfigError
 from teamtune.tasks.task import Task
 
+_ATTEMPTS = 1000
+
 
 def fingerprint(task: Task) -> str:
     """A digest of a task's data: equal for equal problems, whatever their ids."""
@@ -52,13 +54,19 @@ class GeneratedTasks(TaskSource):
         self.count = count
 
     def take(self, env: object, start: int, n: int, exclude: Collection[str] = ()) -> list[Task]:
+        if self.count is not None and n > self.count:
+            raise ConfigError(f"{n} tasks per step, but there are {self.count}; give more seeds")
         tasks = []
         for index in range(start, start + n):
             seed = self.first_seed + (index % self.count if self.count else index)
             task = self.make(env, seed)
-            while fingerprint(task) in exclude:
+            for _ in range(_ATTEMPTS):
+                if fingerprint(task) not in exclude:
+                    break
                 seed += 1_000_000_007  # far beyond any run, so that no other index meets it
                 task = self.make(env, seed)
+            else:
+                raise ConfigError(f"the last {_ATTEMPTS} tasks that were made are all held out")
             tasks.append(task)
         return tasks
 

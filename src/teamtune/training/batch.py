@@ -35,16 +35,22 @@ class PackedBatch:
     weight: Tensor
     """[N] sum of the weights of the candidates that a token stands for; 0 in a placeholder."""
 
-    def attention_mask(self, dtype: torch.dtype) -> Tensor:
+    def attention_mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """[B, 1, L, L] additive: 0 where a query (third axis) may see a key, else the least number.
 
         Additive because eager attention silently adds a boolean mask. Only padding sees padding.
+
+        Args:
+            dtype: Its number format.
+            window: How many of the latest positions a query sees, its own among them; None: all.
         """
         segments, length = self.segments, self.segments.shape[1]
         query, key = segments[:, :, None], segments[:, None, :]
         index = torch.arange(length, device=segments.device)
         causal = index[:, None] >= index[None, :]
         visible = causal & ((key == 0) | (key == query)) & (key != PADDING)
+        if window is not None:
+            visible &= self.position_ids[:, :, None] - self.position_ids[:, None, :] < window
         visible |= index[:, None] == index[None, :]
         mask = torch.zeros(visible.shape, dtype=dtype, device=segments.device)
         return mask.masked_fill_(~visible, torch.finfo(dtype).min)[:, None]

@@ -67,6 +67,12 @@ def check_team(checkpoint: dict[str, Any], module: TeamModule, path: str | Path)
             for weight, shape in policy.shapes().items()
         }
         theirs = {key: shape for key, shape in saved_shapes.items() if key.startswith(prefix)}
+        alpha = team.get("lora_alpha", {}).get(name)
+        if alpha is not None and policy.lora is not None and alpha != policy.lora.alpha:
+            raise ConfigError(
+                f"{KEY}: {path} was trained with lora.alpha {alpha}; "
+                f"model.policies.{name} has {policy.lora.alpha}"
+            )
         for key in sorted(own_shapes.keys() | theirs.keys()):
             if own_shapes.get(key) != theirs.get(key):
                 there, here = (str(s.get(key, "missing")) for s in (theirs, own_shapes))

@@ -64,7 +64,9 @@ class MultiOptimizerLoop:
                     for key, value in step.items():
                         metrics.setdefault(f"{name}/{key}", []).append(value)
         for name in policies:
-            weighty = [g for g in kept.get(name, ()) if any(c.weight for c in g.candidates)]
+            weighty = [
+                g for g in kept.get(name, ()) if any(c.weight and c.advantage for c in g.candidates)
+            ]
             given, used = len(experience.get(name, ())), len(weighty)
             counts = ranks.summed(torch.tensor([given, used], dtype=torch.float64, device=device))
             share = 1 - float(counts[1]) / float(counts[0]) if counts[0] else 0.0

@@ -195,6 +195,7 @@ class TeamModule(L.LightningModule):
             "seconds": self.seconds,
             "run_id": self.run_id,
             "policy_map": self.policy_map,
+            "lora_alpha": {n: p.lora.alpha for n, p in self.named_policies().items() if p.lora},
             "versions": {name: p.version for name, p in self.named_policies().items()},
             "world_size": ranks.world_size(),
         }

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from teamtune.algorithms import MAGRPO
+from teamtune.algorithms import ATGRPO, MAGRPO
 from teamtune.callbacks import RolloutCallback
 from teamtune.callbacks.rollout import _failures
 from teamtune.envs import PlanPath
@@ -53,6 +53,13 @@ def test_a_branch_that_ends_early_keeps_its_rewards_at_no_discount(workflow):
         ending.check(TLDR(workflow))
     ending.check(TLDR("parallel"))
     MAGRPO(1.0, max_turns=2, termination_threshold=3.0).check(TLDR(workflow))
+
+
+@pytest.mark.parametrize("workflow", ["sequential", "discussion"])
+def test_a_comparison_within_a_step_needs_a_reward_in_it(workflow):
+    with pytest.raises(ConfigError, match="ATGRPO compares the rewards of one step.*take MAGRPO"):
+        ATGRPO().check(TLDR(workflow))
+    ATGRPO().check(TLDR("parallel"))
 
 
 def test_an_evaluation_in_which_too_much_failed_is_refused():

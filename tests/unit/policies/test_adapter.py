@@ -4,7 +4,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
@@ -79,6 +78,16 @@ def test_what_engines_and_exports_get_is_the_policy_in_plain_weights(tmp_path, t
     exported = built_policy(tmp_path / "export")
     torch.testing.assert_close(logprobs(exported), logprobs(policy), rtol=0, atol=1e-5)
     assert torch.equal(policy.reference_logprobs(batch(), 1.0), logprobs(built_policy(folder)))
+
+
+def test_an_export_ends_where_the_model_does(tmp_path):
+    from transformers import GenerationConfig
+
+    folder = model_folder(tmp_path / "model")
+    write_tokenizer(folder)
+    GenerationConfig(eos_token_id=[2, 7]).save_pretrained(folder)
+    built_policy(folder).export(tmp_path / "export", write=True)
+    assert GenerationConfig.from_pretrained(tmp_path / "export").eos_token_id == [2, 7]
 
 
 def test_adapters_share_one_set_of_weights_beneath_and_learn_apart(tmp_path):
@@ -158,6 +167,26 @@ def test_the_shapes_are_told_without_weights(tmp_path):
     assert policy.shapes() == own
 
 
+def experts() -> torch.nn.Module:
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "moe_intermediate_size": 8, "head_dim": 8}
+    heads = {"num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2}
+    return Qwen3MoeForCausalLM(Qwen3MoeConfig(vocab_size=9, num_experts=4, **sizes, **heads))
+
+
+def convolutions() -> torch.nn.Module:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(GPT2Config(vocab_size=9, n_embd=8, n_layer=1, n_head=2))
+
+
+@pytest.mark.parametrize("model", [experts, convolutions])
+def test_layers_whose_update_could_not_be_merged_are_refused(model):
+    with pytest.raises(ConfigError, match=r"^lora: .* is \w+, allowed: models of torch.nn.Linear"):
+        LoRA(2).attach(model(), 0)
+
+
 @pytest.mark.parametrize(("settings", "key"), [({"rank": 0}, "rank"), ({"alpha": 0.0}, "alpha")])
 def test_settings_out_of_range_are_refused(settings, key):
     with pytest.raises(ConfigError, match=f"^{key}: got 0"):
@@ -171,9 +200,9 @@ def test_a_warm_start_leaves_no_reference_without_the_adapter():
         module = TeamModule(policies, {"planner": "team"}, ATGRPO(kl_coef=kl_coef))
         if kl_coef:
             with pytest.raises(ConfigError, match="kl_coef: allowed with lora and a warm start: 0"):
-                start.setup(L.Trainer(logger=False), module, "fit")
+                start.check(module)
         else:
-            start.setup(L.Trainer(logger=False), module, "fit")
+            start.check(module)
 
 
 class Random(Demonstrator):

@@ -298,7 +298,7 @@ def test_a_threshold_of_nothing_does_not_end_a_round_before_it_is_judged():
         return won(state, 1.0, done=True) if len(state) == 2 else unjudged(state)
 
     def unjudged(state):
-        return Transition(state, {a: Reward() for a in AGENTS}, info={"judged": False})
+        return Transition(state, {a: Reward() for a in AGENTS}, judged=False)
 
     for threshold in (None, 0.0):
         rollout = play(Game(judge, turns=2), JointSampler(2, 2, termination_threshold=threshold))

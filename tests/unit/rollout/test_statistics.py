@@ -5,7 +5,7 @@ import pytest
 from games import AGENTS, POLICIES, Game, numbering
 from teamtune.envs import Reward, Transition
 from teamtune.inference import Completion, ScriptedEngine
-from teamtune.rollout import JointSampler, Rollout, TreeSampler, collect
+from teamtune.rollout import JointSampler, Rollout, TrajectorySampler, TreeSampler, collect
 from teamtune.rollout.statistics import merged, summarize
 from teamtune.tasks import Task
 
@@ -65,3 +65,50 @@ def test_answers_that_hold_nothing_usable_are_counted_by_agent(sampler):
     assert (means["r/left/malformed"], means["r/right/malformed"]) == (0.25, 0.75)
     told = rollout.as_dict()["groups"][0]["candidates"]
     assert [c["malformed"] for c in told] == [False, False, False, True]
+
+
+def test_a_prompt_without_room_excuses_nothing_that_failed_before_it():
+    class Narrow(ScriptedEngine):
+        async def generate(self, prompt_ids, n=1, sampling=None, seed=0):
+            if "left/1" in self.chat.decode(prompt_ids):
+                return await NoRoom.generate(self, prompt_ids, n)
+            return await super().generate(prompt_ids, n, sampling, seed)
+
+    def judge(said):
+        if said[-1] == ("0", "0"):
+            raise RuntimeError("it broke")
+        return 1.0
+
+    engines = {"a": Narrow(numbering().fn), "b": numbering()}
+    game = Game(judge, turns=2)
+    (rollout,) = collect(game, [Task("t")], JointSampler(2, 2), engines, POLICIES)
+    means = merged([summarize([rollout], "r")])
+    failed = [c for g in rollout.groups for c in g.candidates if c.reward is None]
+    assert len(rollout.groups) == 4 and len(failed) == 2 + 4
+    assert means["r/too_long"] == 1 and means["r/failed"] == 2 / 8
+
+
+def test_steps_that_are_not_judged_are_in_no_mean_of_rewards():
+    def judge(said):
+        rewards = {agent: Reward(team=3.0 * (len(said) == 2)) for agent in AGENTS}
+        return Transition(said, rewards, judged=len(said) == 2)
+
+    engines = {"a": numbering(), "b": numbering()}
+    for sampler in (JointSampler(1, 2), TrajectorySampler(2)):
+        rollouts = collect(Game(judge, turns=2), [Task("t")], sampler, engines, POLICIES)
+        means = merged([summarize(rollouts, "r")])
+        assert means["r/left/reward_team"] == 3.0 and means["r/left/malformed"] == 0
+
+
+def test_a_branch_that_was_broken_off_has_no_levels():
+    def judge(said):
+        if len(said) == 2:
+            raise RuntimeError("it broke")
+        rewards = {agent: Reward(team=3.0) for agent in AGENTS}
+        return Transition(said, rewards, info={"levels": {"total": 3.0}})
+
+    engines = {"a": numbering(), "b": numbering()}
+    for sampler in (JointSampler(1, 2), TrajectorySampler(2)):
+        rollouts = collect(Game(judge, turns=2), [Task("t")], sampler, engines, POLICIES)
+        means = merged([summarize(rollouts, "r", ("total",))])
+        assert (means["r/broken_off"], means["r/level_total"]) == (1, 0)

@@ -2,12 +2,14 @@
 
 import asyncio
 import itertools
+import math
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+from games import numbering
 from teamtune.algorithms import ATGRPO
 from teamtune.envs import Environment, PlanPath, Reward, Transition
 from teamtune.errors import ConfigError
@@ -295,3 +297,21 @@ def test_a_group_prints_itself():
     text = str(group)
     assert "plan-path-0 | proposer | turn 0" in text
     assert all(repr(c.text) in text for c in group.candidates)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_reward_that_is_no_finite_number_is_a_failure(value):
+    class Odd(Pair):
+        async def transition(self, state, actions):
+            step = await super().transition(state, actions)
+            odd = Reward(value, 0.0) if actions["left"] == "2" else step.rewards["left"]
+            return replace(step, rewards={**step.rewards, "left": odd})
+
+    engines = {"a": numbering(lambda prompt, k: "123"[k]), "b": numbering(lambda prompt, k: "1")}
+    team = {"left": "a", "right": "b"}
+    (rollout,) = collect(Odd(), [Task("t")], TreeSampler(3, 1), engines, team)
+    left, right = rollout.groups
+    assert [c.reward for c in left.candidates] == [2.0, None, 6.0]
+    assert left.candidates[1].error == f"the reward is not a finite number: {value}"
+    assert [c.selected for c in left.candidates] == [False, False, True]
+    assert None not in [c.reward for c in right.candidates]

@@ -90,3 +90,17 @@ def test_ranks_share_tasks_without_overlap(monkeypatch):
         val_parts += [t for batch in small().val_dataloader() for t in batch]
     assert sorted(t.id for t in parts) == sorted(t.id for t in whole)
     assert sorted(t.id for t in val_parts) == sorted(t.id for t in held_out)
+
+
+def test_a_step_never_holds_a_task_twice():
+    environment = PlanPath(4)
+    assert len(GeneratedTasks(0, count=3).take(environment, 1, 3)) == 3
+    with pytest.raises(ConfigError, match="4 tasks per step, but there are 3"):
+        GeneratedTasks(0, count=3).take(environment, 0, 4)
+
+
+def test_a_source_whose_tasks_are_all_held_out_ends():
+    environment = PlanPath(2, obstacle_probability=0.0)
+    every = {fingerprint(environment.task(seed)) for seed in range(500)}
+    with pytest.raises(ConfigError, match="the last 1000 tasks that were made are all held out"):
+        GeneratedTasks(0).take(environment, 0, 1, every)
