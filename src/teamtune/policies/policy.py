@@ -143,7 +143,7 @@ class Policy(L.LightningModule):
             self.lora.attach(lm, self.adapter_seed)
         scorer = TokenScorer(_without_dropout(lm).train(), self.head_chunk)
         if mesh is not None:
-            from teamtune.strategies.fsdp2 import shard
+            from teamtune.policies.sharding import shard
 
             shard(scorer, mesh)
         return scorer

@@ -11,27 +11,11 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.strategies import ModelParallelStrategy
-from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-PARAM_DTYPE = "_teamtune_param_dtype"
-
-
-def shard(scorer: nn.Module, mesh: DeviceMesh) -> None:
-    """Shards a policy's scorer in place: each transformer block, then what is left."""
-    dtype = getattr(mesh, PARAM_DTYPE, torch.float32)
-    options: dict[str, Any] = {
-        "mesh": mesh,
-        "reshard_after_forward": True,
-        "mp_policy": MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32),
-    }
-    lm: Any = scorer.lm
-    for block in lm.get_decoder().layers:
-        fully_shard(block, **options)
-    fully_shard(scorer, **options)
+from teamtune.policies.sharding import PARAM_DTYPE
 
 
 class FSDP2Strategy(ModelParallelStrategy):

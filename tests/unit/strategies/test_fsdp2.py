@@ -177,7 +177,7 @@ def layout(folder: Path, mesh: Any) -> dict[str, Any]:
 
 
 def bfloat16(folder: Path, mesh: Any) -> dict[str, Any]:
-    from teamtune.strategies.fsdp2 import PARAM_DTYPE
+    from teamtune.policies.sharding import PARAM_DTYPE
 
     setattr(mesh, PARAM_DTYPE, torch.bfloat16)
     try:
