@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import secrets
 import sys
 import warnings
@@ -39,8 +38,6 @@ from teamtune.tracking import MLflowTracker
 from teamtune.training import TeamModule
 from teamtune.training.checkpoints import check_team, read_checkpoint
 from teamtune.training.data import TaskDataModule
-
-NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class SaveConfig(SaveConfigCallback):
@@ -154,12 +151,6 @@ class TeamCLI(LightningCLI):
         module, config = self.model, self.config[self.subcommand]
         assert isinstance(module, TeamModule)
         module.seed = int(config.seed_everything)
-        for name in module.policies:
-            if not NAME.fullmatch(name):
-                raise ConfigError(
-                    f"model.policies.{name}: got a name that metrics and folders cannot have, "
-                    "allowed: letters, digits, '_' and '-'"
-                )
         callbacks = self.trainer.callbacks  # type: ignore[attr-defined]
         for callback in callbacks:
             if isinstance(callback, RolloutCallback):
@@ -248,7 +239,7 @@ def main() -> None:
         interrupts.close()
         if interrupts.code is None:
             raise
-        _say("teamtune: interrupted; --ckpt_path <run folder>/checkpoints/last.ckpt resumes")
+        _say("teamtune: interrupted; --ckpt_path <run folder>/checkpoints/last.ckpt resumes a fit")
         sys.exit(interrupts.code)
 
 

@@ -74,6 +74,21 @@ WARM = {"class_path": "teamtune.callbacks.WarmStart"}
 SOLVER = {"class_path": "teamtune.envs.plan_path.NoisySolver"}
 
 
+def test_a_step_with_more_tasks_than_there_are_is_refused(refused):
+    line = refused(put("data.train.init_args.count", 1))
+    assert line == "data.tasks_per_step: got 2, allowed: at most 1, the tasks of data.train"
+
+
+@pytest.mark.parametrize("name", ["a b", "train", "keys"])
+def test_names_that_policies_cannot_have_are_refused(refused, name):
+    def edit(config: Config) -> None:
+        model = config["model"]
+        model["policies"] = {name: model["policies"]["team"]}
+        model["policy_map"] = dict.fromkeys(model["policy_map"], name)
+
+    assert refused(edit).startswith(f"model.policies.{name}: got a name that metrics, folders or")
+
+
 def test_a_reference_without_the_warm_start_is_refused_before_anything_is_written(refused):
     def edit(config: Config) -> None:
         callback("teamtune.callbacks.WarmStart", demonstrator=SOLVER, steps=1)(config)
@@ -189,6 +204,8 @@ VALUES: list[tuple[str, Any, str]] = [
     ("trainer.precision", "17", ": got 17, allowed: 64 or 32"),
     ("trainer.precision", "bf16-true", ": got 'bf16-true', allowed: 32-true, bf16-mixed"),
     ("traces.every_n_steps", -1, ": got -1, allowed: 0 or more"),
+    (f"{POLICY}.model.init_args.num_heads", 0, ": got 0, allowed: 1 or more"),
+    ("model.algorithm.init_args.entropy_target", 0.5, "no effect with entropy_coef 0"),
     ("seed_everything", -1, "-1 is not in bounds"),
 ]
 

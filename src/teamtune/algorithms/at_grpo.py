@@ -1,7 +1,7 @@
 """AT-GRPO (Stronger-MAS, arXiv 2510.11062): candidates of one agent's turn compared."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ from teamtune.algorithms.algorithm import Algorithm, TokenBatch
 from teamtune.algorithms.credit import Baseline, Scale, group_advantages
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
 from teamtune.envs import Environment
-from teamtune.errors import ConfigError, at_least
+from teamtune.errors import ConfigError, at_least, one_of
 from teamtune.rollout import Group, TreeSampler
 
 
@@ -57,6 +57,10 @@ class ATGRPO(Algorithm):
         for name, value in positive.items():
             if value is not None and not value > 0:
                 raise ConfigError(f"{where}{name}: got {value}, allowed: more than 0")
+        if entropy_target is not None and not entropy_coef:
+            raise ConfigError(f"{where}entropy_target: no effect with entropy_coef 0")
+        one_of(get_args(Baseline), where, baseline=baseline)
+        one_of(get_args(Scale), where, scale=scale)
         self.sampler = TreeSampler(num_candidates, max_turns, alpha, select)
         self.baseline: Baseline = baseline
         self.scale: Scale = scale

@@ -68,7 +68,7 @@ def tree_returns(branches: Mapping[str, Sequence[Joint]], gamma: float) -> dict[
 
     Args:
         branches: By node, the joint actions that were scored there; empty where all of them failed.
-        gamma: Discount per turn; 0 compares immediate rewards.
+        gamma: Discount per step of the environment; 0 compares immediate rewards.
 
     Returns:
         R by the node that a joint action opens; None where failures hide what came after it.

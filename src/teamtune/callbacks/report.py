@@ -42,7 +42,7 @@ LEVEL = "val/level_"
 def table(rows: list[Row]) -> str:
     """The rows as a Markdown table."""
     levels = any(r.share is not None for r in rows)
-    shares = sorted({name for r in rows for name in r.shares})
+    shares = list(dict.fromkeys(name for r in rows for name in r.shares))
     names = tuple(name.replace("pass_at_", "pass@").replace("_", " ") for name in shares)
     cells = [HEAD + (MORE if levels else ()) + names]
     for r in rows:

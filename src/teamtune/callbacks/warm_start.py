@@ -21,7 +21,7 @@ from teamtune.training import MultiOptimizerLoop, TeamModule
 from teamtune.training.data import TaskDataModule
 
 FIRST_INDEX = 1_000_000_000
-"""Warm-start tasks are training tasks from here on, where no rollout step comes."""
+"""Warm-start tasks are training tasks from here on; of an endless source no rollout has them."""
 
 
 class Demonstrator(Protocol):

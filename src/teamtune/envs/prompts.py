@@ -11,8 +11,13 @@ from teamtune.errors import ConfigError
 SEPARATOR = "\n---\n"
 
 
+def folder_of(own: Path, style: str) -> Path:
+    """The folder of a style: one of an environment's `own`, or any that `style` is the path of."""
+    return own / style if (own / style).is_dir() else Path(style)
+
+
 class Prompts:
-    """The templates of one environment, one per role: `<folder>/<style>/<role>.jinja`.
+    """The templates of one environment, one per role: `<folder>/<role>.jinja`.
 
     A template renders one user message; what should be a system message goes before a line that
     holds only `---`.

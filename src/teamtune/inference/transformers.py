@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from teamtune.errors import one_of
 from teamtune.inference.chat import HFChat
 from teamtune.inference.engine import Completion, RolloutEngine, Sampling
 from teamtune.inference.sampling import draw, uniforms
@@ -105,6 +106,7 @@ class TransformersEngine(RolloutEngine):
         """
         from transformers import AutoModelForCausalLM
 
+        one_of(("float32", "bfloat16", "float16"), "rollout.engine.init_args.", dtype=dtype)
         self.chat = HFChat(model, template_args)
         self.sampling = sampling or Sampling()
         if device == "auto":

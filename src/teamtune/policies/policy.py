@@ -28,8 +28,8 @@ LRSchedulerCallable = Callable[[Optimizer], LRScheduler]
 class Policy(L.LightningModule):
     """One causal LM with fp32 master weights, trained in full or through a LoRA adapter.
 
-    `__init__` holds configuration only; `configure_model` builds the weights, so that a strategy
-    can shard them and a rank that does not own the policy need not hold them.
+    `__init__` holds configuration only; `build` loads the weights, so that a strategy can shard
+    them.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from teamtune.errors import ConfigError
+from teamtune.errors import ConfigError, at_least
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
@@ -72,6 +72,8 @@ class TinyLlama:
         self.context_length = context_length
         self.tie_embeddings = tie_embeddings
         self.initializer_range = initializer_range
+        at_least(1, hidden_size=hidden_size, num_layers=num_layers, num_heads=num_heads)
+        at_least(1, intermediate_size=intermediate_size, context_length=context_length)
         if hidden_size % num_heads:
             raise ConfigError(f"num_heads: got {num_heads}, allowed: a divisor of {hidden_size}")
         self.words()

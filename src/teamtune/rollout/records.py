@@ -16,11 +16,6 @@ class GroupKey:
     node: str = ""
     """Which state of that turn, where a sampler carries on more than one branch."""
 
-    @property
-    def moment(self) -> tuple[int, str]:
-        """The same for the groups of agents that act at once."""
-        return self.turn, self.node
-
 
 @dataclass(frozen=True)
 class Joint:
@@ -63,6 +58,8 @@ class Candidate:
     """How much each of its tokens counts in the loss; an algorithm sets it with the advantage."""
     error: str | None = None
     """Why scoring failed."""
+    excused: bool = False
+    """Whether it has no reward because its prompt, or that of an agent beside it, had no room."""
 
 
 @dataclass
@@ -112,13 +109,7 @@ class Rollout:
     @property
     def too_long(self) -> bool:
         """Whether a prompt left no room for an answer."""
-        return bool(self.no_room)
-
-    @property
-    def no_room(self) -> set[tuple[int, str]]:
-        """The moments at which one did."""
-        full = [g for g in self.groups if any(c.stop_reason == "too_long" for c in g.candidates)]
-        return {group.key.moment for group in full}
+        return any(c.stop_reason == "too_long" for g in self.groups for c in g.candidates)
 
     @property
     def tokens(self) -> int:

@@ -63,6 +63,10 @@ async def score(
     environment boundary: an exception becomes `error` on the candidates, never a reward; only a
     ConfigError, from an environment that can score nothing, gets through.
     """
+    for joint in joints:
+        if any(c.stop_reason == "too_long" for c in joint.values()):
+            for candidate in joint.values():
+                candidate.excused = True
     answered = [
         None
         if any(c.stop_reason in ("failed", "too_long") for c in joint.values())

@@ -36,9 +36,8 @@ def summarize(rollouts: Sequence[Rollout], prefix: str, levels: Sequence[str] = 
         for group in rollout.groups:
             agent = group.key.agent
             add(f"{agent}/spread", group.spread)
-            excused = group.key.moment in rollout.no_room
             for c in group.candidates:
-                add("failed", float(c.reward is None and not excused))
+                add("failed", float(c.reward is None and not c.excused))
                 for reason in ("stop", "length"):
                     add(f"stop_{reason}", float(c.stop_reason == reason))
                 add("completion_tokens", len(c.token_ids))

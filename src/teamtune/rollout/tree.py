@@ -95,8 +95,8 @@ class TreeSampler(Sampler):
         """Scores all candidates and marks the selected; its transition, None where none is valid.
 
         Agents that act at once form the aligned joint actions: candidate j of each. Then every
-        agent's candidate is selected by its own local reward, and one more transition with the
-        selected joint action, which credits nobody, gives the state.
+        agent's candidate is selected by its own local reward, ties by the whole one, and one more
+        transition with the selected joint action, which credits nobody, gives the state.
         """
         joints = [
             {g.key.agent: g.candidates[j] for g in groups} for j in range(self.num_candidates)
@@ -136,7 +136,8 @@ class TreeSampler(Sampler):
         if self.select == "softmax":
             weights = [math.exp(value - best) for value in values.values()]
             return rng.choices(list(values), weights)[0]
-        return rng.choice([j for j, value in values.items() if value == best])
+        tied = {j: group.candidates[j].reward or 0.0 for j, v in values.items() if v == best}
+        return rng.choice([j for j, value in tied.items() if value == max(tied.values())])
 
 
 def _comparable(candidate: Candidate, alone: bool) -> float:

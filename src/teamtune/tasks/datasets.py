@@ -83,7 +83,7 @@ class DatasetTasks(TaskSource):
         if n > len(left):
             raise ConfigError(
                 f"{self.path}: {n} tasks are asked for at once, and it has {len(left)} rows that "
-                "are not held out; lower data.tasks_per_step or give more rows"
+                "are not held out; ask for fewer (tasks_per_step) or give more rows"
             )
         return [left[index % len(left)] for index in range(start, start + n)]
 

@@ -55,7 +55,7 @@ class GeneratedTasks(TaskSource):
 
     def take(self, env: object, start: int, n: int, exclude: Collection[str] = ()) -> list[Task]:
         if self.count is not None and n > self.count:
-            raise ConfigError(f"{n} tasks per step, but there are {self.count}; give more seeds")
+            raise ConfigError(f"{n} tasks are asked for at once, and count is {self.count}")
         tasks = []
         for index in range(start, start + n):
             seed = self.first_seed + (index % self.count if self.count else index)
@@ -63,17 +63,19 @@ class GeneratedTasks(TaskSource):
             for _ in range(_ATTEMPTS):
                 if fingerprint(task) not in exclude:
                     break
-                seed += 1_000_000_007  # far beyond any run, so that no other index meets it
+                seed += 1_000_000_007  # far beyond the indices of a run
                 task = self.make(env, seed)
             else:
                 raise ConfigError(f"the last {_ATTEMPTS} tasks that were made are all held out")
             tasks.append(task)
         return tasks
 
-    def make(self, env: Any, seed: int) -> Task:
-        """The instance of one seed; subclasses may choose among an environment's kinds."""
+    def check(self, env: object) -> None:
         if not hasattr(env, "task"):
             raise ConfigError(f"{type(env).__name__} makes no instances; give tasks from a file")
+
+    def make(self, env: Any, seed: int) -> Task:
+        """The instance of one seed; subclasses may choose among an environment's kinds."""
         return env.task(seed)
 
     def overlap(self, other: TaskSource) -> str | None:

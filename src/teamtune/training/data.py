@@ -54,6 +54,11 @@ class TaskDataModule(L.LightningDataModule):
                 f"data.val overlaps data.train: {shared}; evaluate on other tasks (another file, "
                 "other rows or seeds)"
             )
+        if train.count is not None and tasks_per_step > train.count:
+            raise ConfigError(
+                f"data.tasks_per_step: got {tasks_per_step}, allowed: at most {train.count}, the "
+                "tasks of data.train"
+            )
         self.environment = environment
         self.train, self.val = train, val
         self.tasks_per_step = tasks_per_step

@@ -1,5 +1,6 @@
 """The root LightningModule: a team's policies, their optimizers, the count of rollout steps."""
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ from teamtune.rollout import Group, Rollout
 from teamtune.training import ranks
 from teamtune.training.loop import MultiOptimizerLoop
 from teamtune.training.metrics import SuccessRate
+
+NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TeamModule(L.LightningModule):
@@ -51,6 +54,12 @@ class TeamModule(L.LightningModule):
         super().__init__()
         if not policies:
             raise ConfigError("model.policies: got none, allowed: one or more")
+        for name in policies:
+            if not NAME.fullmatch(name) or hasattr(nn.ModuleDict, name):
+                raise ConfigError(
+                    f"model.policies.{name}: got a name that metrics, folders or modules cannot "
+                    "have, allowed: letters, digits, '_' and '-', no method of torch's ModuleDict"
+                )
         at_least(1, "model.", epochs=epochs, minibatch_tasks=minibatch_tasks)
         self.automatic_optimization = False
         self.policies = nn.ModuleDict(policies)
@@ -197,7 +206,6 @@ class TeamModule(L.LightningModule):
             "policy_map": self.policy_map,
             "lora_alpha": {n: p.lora.alpha for n, p in self.named_policies().items() if p.lora},
             "versions": {name: p.version for name, p in self.named_policies().items()},
-            "world_size": ranks.world_size(),
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

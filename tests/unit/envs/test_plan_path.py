@@ -264,3 +264,21 @@ def test_the_solver_without_noise_is_optimal_and_the_noisy_one_starts_right():
         first = NoisySolver(noise=1, sure_moves=1).answer(environment, state, "planner", rng)
         moved = walk(state.grid, state.cell, state.goal, first[0])
         assert distances(state.grid, state.goal)[moved] == best - 1
+
+
+def test_a_planner_without_a_scout_is_told_of_none():
+    def told(first_role):
+        environment = env(first_role=first_role, prompts="chat")
+        state = environment.reset(BOARD)
+        if first_role != "none":
+            state = play(environment, state, "nothing")[0].state
+        return environment.observe(state, "planner")[-1]["content"]
+
+    assert "scout" not in told("none") and "no usable proposal" in told("proposer")
+    assert told("none").endswith("Moves: U R R D")
+
+
+@pytest.mark.parametrize("settings", [{"size": 2}, {"obstacle_probability": 0.0}])
+def test_boards_that_cannot_be_are_told(settings):
+    with pytest.raises(ConfigError, match="boards of size . had no way that is a detour"):
+        env(**settings).task(0, detour=True)

@@ -112,3 +112,21 @@ def test_a_branch_that_was_broken_off_has_no_levels():
         rollouts = collect(Game(judge, turns=2), [Task("t")], sampler, engines, POLICIES)
         means = merged([summarize(rollouts, "r", ("total",))])
         assert (means["r/broken_off"], means["r/level_total"]) == (1, 0)
+
+
+def test_an_earlier_agent_of_the_same_turn_is_not_excused():
+    class Turns(Game):
+        def acting(self, state):
+            return (AGENTS[len(state)],) if len(state) < 2 else ()
+
+        async def transition(self, state, actions):
+            if actions == {"left": "0"}:
+                raise RuntimeError("it broke")
+            (agent,) = actions
+            return Transition((*state, (actions[agent],) * 2), {agent: Reward()})
+
+    engines = {"a": numbering(), "b": NoRoom(lambda *_: "")}
+    (rollout,) = collect(Turns(None), [Task("t")], TreeSampler(2, 1), engines, POLICIES)
+    means = merged([summarize([rollout], "r")])
+    assert [len(g.candidates) for g in rollout.groups] == [2, 2]
+    assert (means["r/too_long"], means["r/failed"]) == (1, 1 / 4)

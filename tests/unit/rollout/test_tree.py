@@ -315,3 +315,23 @@ def test_a_reward_that_is_no_finite_number_is_a_failure(value):
     assert left.candidates[1].error == f"the reward is not a finite number: {value}"
     assert [c.selected for c in left.candidates] == [False, False, True]
     assert None not in [c.reward for c in right.candidates]
+
+
+def test_agents_at_once_without_local_rewards_carry_on_the_best_scored_pair():
+    class Joint(Pair):
+        async def transition(self, state, actions):
+            step = await super().transition(state, actions)
+            team = step.rewards["left"].team
+            return replace(step, rewards=dict.fromkeys(self.agents, Reward(0.0, team)))
+
+    engines = {
+        "a": numbering(lambda prompt, k: "132"[k]),
+        "b": numbering(lambda prompt, k: "321"[k]),
+    }
+    for seed in range(5):
+        (rollout,) = collect(
+            Joint(), [Task("t")], TreeSampler(3, 1), engines, {"left": "a", "right": "b"}, seed
+        )
+        for group in rollout.groups:
+            assert [c.reward for c in group.candidates] == [3.0, 6.0, 2.0]
+            assert [c.selected for c in group.candidates] == [False, True, False]

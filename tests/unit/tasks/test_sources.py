@@ -95,7 +95,7 @@ def test_ranks_share_tasks_without_overlap(monkeypatch):
 def test_a_step_never_holds_a_task_twice():
     environment = PlanPath(4)
     assert len(GeneratedTasks(0, count=3).take(environment, 1, 3)) == 3
-    with pytest.raises(ConfigError, match="4 tasks per step, but there are 3"):
+    with pytest.raises(ConfigError, match="4 tasks are asked for at once, and count is 3"):
         GeneratedTasks(0, count=3).take(environment, 0, 4)
 
 

@@ -23,6 +23,7 @@ from teamtune.envs.coop_code.syntax import (
     returns_value,
     split_program,
 )
+from teamtune.envs.prompts import folder_of
 from teamtune.envs.sandbox import Sandbox, SandboxResult, asserts_of_check
 from teamtune.envs.sandbox.syntax_tree import parse_tree
 from teamtune.envs.teamwork import SOLO, TeamState, TeamWork, Verdict, Workflow
@@ -83,8 +84,7 @@ class CoopCode(TeamWork):
         one_of(get_args(Feedback), feedback=feedback)
         self.feedback = feedback
         self.sandbox = sandbox or Sandbox()
-        own = Path(__file__).parent / "prompts" / prompts
-        folder = own if own.is_dir() else Path(prompts)
+        folder = folder_of(Path(__file__).parent / "prompts", prompts)
         super().__init__(("helper", "main"), workflow, folder, MAXIMA, turns)
 
     def reset(self, task: Task) -> TeamState:

@@ -5,11 +5,14 @@ import re
 from collections import deque
 from functools import lru_cache
 
+from teamtune.errors import ConfigError
+
 Cell = tuple[int, int]
 Grid = tuple[str, ...]
 
 MOVES: dict[str, Cell] = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
 _WORDS = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
+_ATTEMPTS = 10_000
 _ANSWER = re.compile(r"moves?\s*:", re.IGNORECASE)
 
 
@@ -100,8 +103,11 @@ def random_board(
     """A board with two different free cells, start and goal, that a path connects.
 
     With `detour` the shortest path is longer than the straight (Manhattan) distance.
+
+    Raises:
+        ConfigError: Nearly no board is like that, or none.
     """
-    while True:
+    for _ in range(_ATTEMPTS):
         grid = tuple(
             "".join("#" if rng.random() < obstacle_probability else "." for _ in range(size))
             for _ in range(size)
@@ -119,3 +125,7 @@ def random_board(
                 return grid, rng.choice(starts), goal
         elif start in to_goal:
             return grid, start, goal
+    raise ConfigError(
+        f"obstacle_probability: got {obstacle_probability}, with which {_ATTEMPTS} boards of size "
+        f"{size} had no way" + " that is a detour" * detour
+    )

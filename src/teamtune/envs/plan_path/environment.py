@@ -24,7 +24,7 @@ from teamtune.envs.plan_path.board import (
     random_board,
     walk,
 )
-from teamtune.envs.prompts import Prompts
+from teamtune.envs.prompts import Prompts, folder_of
 from teamtune.envs.sandbox import Sandbox
 from teamtune.errors import ConfigError, at_least
 from teamtune.tasks import Task
@@ -94,8 +94,7 @@ class PlanPath(Environment[PlanPathState]):
         self.agents = (PLANNER,) if first_role == "none" else (first_role, PLANNER)
         self.sandbox = (sandbox or Sandbox()) if first_role == TOOL else None
         self.reward_range = (-float(max_moves + 1), float(max_moves))
-        own = Path(__file__).parent / "prompts" / prompts
-        self.prompts = Prompts(own if own.is_dir() else Path(prompts), self.agents)
+        self.prompts = Prompts(folder_of(Path(__file__).parent / "prompts", prompts), self.agents)
 
     def check(self) -> None:
         if self.sandbox is not None:
@@ -137,6 +136,7 @@ class PlanPath(Environment[PlanPathState]):
             "around": around(state.grid, state.cell, state.goal),
             "center": len(state.grid) - 1,
             "proposal": state.proposal if agent == PLANNER else None,
+            "alone": len(self.agents) == 1,
             "max_moves": self.max_moves,
         }
         return self.prompts.render(agent, values)

@@ -20,6 +20,7 @@ class NoisySolver:
         if not 0 <= noise <= 1:
             raise ConfigError(f"noise: got {noise}, allowed: 0 to 1")
         at_least(0, sure_moves=sure_moves)
+        at_least(1, length=length)
         self.noise = noise
         self.sure_moves = sure_moves
         self.length = length

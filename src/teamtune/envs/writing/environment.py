@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from teamtune.envs.prompts import folder_of
 from teamtune.envs.teamwork import SOLO, TeamState, TeamWork, Verdict, Workflow
 from teamtune.envs.writing.reward import Band, Levels, joint_reward, words
 from teamtune.envs.writing.vocabulary import TRANSITIONS
@@ -33,8 +34,7 @@ class Writing(TeamWork):
             raise ConfigError(f"success_share: got {success_share}, allowed: 0 < share <= 1")
         self.levels = levels
         self.success_share = success_share
-        own = Path(__file__).parent / "prompts" / self.name / prompts
-        folder = own if own.is_dir() else Path(prompts)
+        folder = folder_of(Path(__file__).parent / "prompts" / self.name, prompts)
         super().__init__(self.pair, workflow, folder, levels.weights)
 
     def joint_reward(self, first: str, second: str) -> dict[str, float]:
