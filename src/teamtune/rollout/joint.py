@@ -15,7 +15,6 @@ from typing import Any, Literal, get_args
 
 from teamtune.envs import Environment, Transition
 from teamtune.errors import ConfigError, at_least, one_of
-from teamtune.inference import RolloutEngine, Sampling
 from teamtune.inference.sampling import derive_seed
 from teamtune.rollout.records import Group, GroupKey, Joint, Rollout
 from teamtune.rollout.sampler import Sampler, Team, score
@@ -73,7 +72,6 @@ class JointSampler(Sampler):
         branching: Branching = "tree",
         select: Literal["best", "random"] = "best",
         termination_threshold: float | None = None,
-        sampling: Sampling | None = None,
     ):
         """
         Args:
@@ -83,7 +81,6 @@ class JointSampler(Sampler):
             branching: `tree` goes on from every joint action, `chain` from one.
             select: Which joint action a chain carries on: the `best` (ties at random) or `random`.
             termination_threshold: A branch ends where the joint reward reaches this; None: never.
-            sampling: How to draw tokens; None leaves it to each engine's default.
 
         Raises:
             ConfigError: A value out of its range, or one without effect.
@@ -109,7 +106,6 @@ class JointSampler(Sampler):
         self.branching: Branching = branching
         self.select = select
         self.termination_threshold = termination_threshold
-        self.sampling = sampling
 
     def leaves(self, num_agents: int) -> int:
         """Joint actions of the last turn, per task: aligned G^T, cross G^(N T) in a tree."""
@@ -133,10 +129,6 @@ class JointSampler(Sampler):
         return_ = branch.return_ or 0.0
         return Rollout(task.id, branch.groups, branch.success, return_, branch.error, branch.levels)
 
-    def sampling_for(self, engine: RolloutEngine) -> Sampling:
-        """How `engine` is to draw tokens."""
-        return self.sampling or engine.sampling
-
     def _width(self, num_agents: int) -> int:
         return self.num_candidates ** (num_agents if self.pairing == "cross" else 1)
 
@@ -154,9 +146,8 @@ class JointSampler(Sampler):
         acting = env.acting(state)
         if not acting or any(turns[agent] >= self.max_turns for agent in acting):
             return _Branch()
-        n, sampling = self.num_candidates, self.sampling_for
         keys = [GroupKey(task, agent, turns[agent], node) for agent in acting]
-        asked = (team.ask(env, state, key, n, sampling, seed) for key in keys)
+        asked = (team.ask(env, state, key, self.num_candidates, seed) for key in keys)
         groups = list(await asyncio.gather(*asked))
         remaining = self.max_turns - 1 - max(key.turn for key in keys)
         opened = await self._score(env, state, groups, remaining)

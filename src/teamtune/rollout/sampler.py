@@ -25,8 +25,8 @@ class Team:
         state: Any,
         key: GroupKey,
         n: int,
-        sampling_for: Callable[[RolloutEngine], Sampling],
         seed: int,
+        sampling_for: Callable[[RolloutEngine], Sampling] = lambda engine: engine.sampling,
     ) -> Group:
         """A group of `n` candidates for `key.agent` in `state`, not scored yet."""
         policy = self.policy_map[key.agent]

@@ -65,8 +65,8 @@ class TreeSampler(Sampler):
                         state,
                         GroupKey(task.id, agent, turns[agent]),
                         self.num_candidates,
-                        self.sampling_for,
                         seed,
+                        self.sampling_for,
                     )
                     for agent in acting
                 )

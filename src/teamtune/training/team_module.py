@@ -15,12 +15,11 @@ from teamtune.algorithms import Algorithm
 from teamtune.errors import ConfigError, at_least
 from teamtune.inference import RolloutEngine
 from teamtune.inference.sampling import derive_seed
-from teamtune.metrics import GenerationCost, JointReturn, PassAtK
+from teamtune.metrics import GenerationCost, JointReturn, PassAtK, SuccessRate
 from teamtune.policies import Policy
 from teamtune.rollout import Group, Rollout
 from teamtune.training import ranks
 from teamtune.training.loop import MultiOptimizerLoop
-from teamtune.training.metrics import SuccessRate
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 

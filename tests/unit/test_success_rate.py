@@ -2,7 +2,7 @@
 
 import pytest
 
-from teamtune.training.metrics import SuccessRate, wilson_interval
+from teamtune.metrics import SuccessRate, wilson_interval
 
 
 @pytest.mark.parametrize(
