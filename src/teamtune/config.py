@@ -113,6 +113,8 @@ def _set(values: Any, path: list[str], value: Any) -> None:
         else:
             inner = values[name] = _mapping(child)
         values = inner
+    if last == "class_path" and values.get(last, value) != value:
+        values.pop("init_args", None)  # they were meant for the old class
     if last.endswith("+"):
         values.setdefault(last[:-1], [])
     values.update(merge(values, {last: value}))

@@ -169,6 +169,20 @@ ACCEPTED: dict[str, tuple[Any, tuple[str, ...]]] = {
         {"model": {"policies": {"team": {"init_args": {"model": "some/model"}}}}},
         (),
     ),
+    "another class by option": (
+        {
+            "data": {
+                "train": {
+                    "class_path": "teamtune.envs.plan_path.DetourTasks",
+                    "init_args": {"first_seed": 1_000_000, "detour_share": 0.1},
+                }
+            }
+        },
+        (
+            "--data.train.class_path=teamtune.tasks.GeneratedTasks",
+            "--data.train.init_args.first_seed=1000000",
+        ),
+    ),
     "options without init_args": ({}, ("--data.environment.size", "7", "--seed_everything=true")),
     "plugins": (
         {

@@ -12,6 +12,8 @@ from torch import Tensor
 from teamtune.errors import ConfigError, at_least
 from teamtune.inference.chat import ChatFormat
 
+Dtype = Literal["float32", "bfloat16", "float16"]
+"""Number formats of an engine's weights and cache."""
 StopReason = Literal["stop", "length", "failed", "too_long"]
 
 

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from teamtune.errors import one_of
 from teamtune.inference.chat import HFChat
-from teamtune.inference.engine import Completion, RolloutEngine, Sampling
+from teamtune.inference.engine import Completion, Dtype, RolloutEngine, Sampling
 from teamtune.inference.sampling import draw, uniforms
 
 
@@ -88,7 +87,7 @@ class TransformersEngine(RolloutEngine):
         model: str,
         sampling: Sampling | None = None,
         max_batch_rows: int = 4096,
-        dtype: str = "float32",
+        dtype: Dtype = "float32",
         device: str = "auto",
         template_args: dict[str, Any] | None = None,
     ):
@@ -97,7 +96,7 @@ class TransformersEngine(RolloutEngine):
             model: Folder or hub name with the model's configuration, tokenizer and weights.
             sampling: Default sampling.
             max_batch_rows: Most samples in the making at once; further requests wait.
-            dtype: Number format of the weights, e.g. `float32` or `bfloat16`.
+            dtype: Number format of the weights.
             device: `auto` takes the current GPU where there is one.
             template_args: Further variables for the chat template.
 
@@ -106,7 +105,6 @@ class TransformersEngine(RolloutEngine):
         """
         from transformers import AutoModelForCausalLM
 
-        one_of(("float32", "bfloat16", "float16"), "rollout.engine.init_args.", dtype=dtype)
         self.chat = HFChat(model, template_args)
         self.sampling = sampling or Sampling()
         if device == "auto":

@@ -9,14 +9,14 @@ import gc
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from teamtune.errors import ConfigError, at_least, one_of
 from teamtune.inference.chat import HFChat
-from teamtune.inference.engine import Completion, RolloutEngine, Sampling
+from teamtune.inference.engine import Completion, Dtype, RolloutEngine, Sampling
 from teamtune.inference.isolation import apart, forget_destroyed_group, outside, undone
 
 INSTALL = (
@@ -54,7 +54,7 @@ class VLLMEngine(RolloutEngine):
         self,
         model: str,
         sampling: Sampling | None = None,
-        dtype: str = "float32",
+        dtype: Dtype = "float32",
         max_model_len: int | None = None,
         max_num_seqs: int = 256,
         gpu_memory_utilization: float | None = None,
@@ -66,7 +66,7 @@ class VLLMEngine(RolloutEngine):
         Args:
             model: Folder or hub name with the model's configuration, tokenizer and weights.
             sampling: Default sampling.
-            dtype: Number format of weights and cache, e.g. `float32` or `bfloat16`.
+            dtype: Number format of weights and cache.
             max_model_len: Longest prompt and answer together, in tokens; null takes the model's.
             max_num_seqs: Most samples decoded at once; further ones wait.
             gpu_memory_utilization: Share of a GPU's memory for this engine's weights and cache;
@@ -319,7 +319,7 @@ def _check_settings(
     dtype: str, max_num_seqs: int, utilization: float | None, kv_cache: float | None, on_gpu: bool
 ) -> None:
     where = "rollout.engine.init_args."
-    one_of(("float32", "bfloat16", "float16"), where, dtype=dtype)
+    one_of(get_args(Dtype), where, dtype=dtype)
     at_least(1, where, max_num_seqs=max_num_seqs)
     if utilization is not None:
         if not on_gpu:
