@@ -66,7 +66,7 @@ def test_sigterm_in_a_warm_start_ends_promptly_with_143_and_killed(folder: Path)
     assert time.monotonic() - began < 20
     assert code == 143
     assert errors.splitlines() == [
-        "teamtune: interrupted; --ckpt_path <run folder>/checkpoints/last.ckpt resumes"
+        "teamtune: interrupted; --ckpt_path <run folder>/checkpoints/last.ckpt resumes a fit"
     ]
     assert statuses(folder) == ["KILLED"]
 
