@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from teamtune.cli import main
+from teamtune.command.cli import main
 
 if __name__ == "__main__":
     main()

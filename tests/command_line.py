@@ -71,7 +71,7 @@ def start(folder: Path, *args: str) -> "subprocess.Popen[str]":
     """The installed command in a process of its own, in `folder`; modules there can be imported."""
     paths = os.pathsep.join([str(SOURCE), str(folder)])
     return subprocess.Popen(
-        [sys.executable, "-c", "from teamtune.cli import main; main()", *args],
+        [sys.executable, "-c", "from teamtune.command.cli import main; main()", *args],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
         stdout=subprocess.PIPE,

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from teamtune.algorithms import ATGRPO
+from teamtune.experience import Candidate, Group, GroupKey
+from teamtune.experience.packing import pack
 from teamtune.inference import Completion, RolloutEngine, Sampling
 from teamtune.policies import Policy, TinyLlama
-from teamtune.rollout import Candidate, Group, GroupKey
-from teamtune.training import TeamModule, pack
+from teamtune.training import TeamModule
 
 PROMPTS = [[4], [5, 6, 7], [8, 9, 10, 11, 12], [3, 3]]
 ENDS = (2, 7)

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from teamtune.experience import Candidate, Group, GroupKey
 from teamtune.policies import Policy
-from teamtune.rollout import Candidate, Group, GroupKey
 
 VOCABULARY = 29
 END = 2
@@ -116,7 +116,7 @@ def team_config(folder: Path, shared: bool = False, **sections: Any) -> list[str
     """
     import yaml
 
-    from teamtune.config import merge
+    from teamtune.command.overlays import merge
 
     (folder / "prompts").mkdir(parents=True, exist_ok=True)
     (folder / "prompts" / "all.jinja").write_text(MOVES_PROMPT)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from teamtune.envs import Environment, Reward, Transition
+from teamtune.experience import Group, Rollout
 from teamtune.inference import ScriptedEngine
-from teamtune.rollout import Group, JointSampler, Rollout, collect
+from teamtune.rollout import JointSampler, collect
 from teamtune.tasks import Task
 
 Said = tuple[tuple[str, ...], ...]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from command_line import LAST, LR, Config, finish, small_config, start, write_team
-from teamtune.cli import main, run
+from teamtune.command.cli import main, run
 
 POLICY = "model.policies.team.init_args"
 Edit = Callable[[Config], Any]

@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from command_line import LAST, SOURCE, finish, query, start, statuses, write_team
-from teamtune.cli import run
+from teamtune.command.cli import run
 
 Capture = pytest.CaptureFixture[str]
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from engines import ask, ask_all, ids, make_policy, perturb, scored, tiny_model
+from teamtune import ranks
 from teamtune.callbacks.weight_sync import probe_difference
 from teamtune.inference import RolloutEngine, Sampling, TransformersEngine
 from teamtune.inference.vllm import VLLMEngine
-from teamtune.training import ranks
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from command_line import LAST, LR, Config, finish, query, start, statuses, wait_for, write_team
-from teamtune.cli import run
+from teamtune.command.cli import run
 
 pytestmark = pytest.mark.slow
 ENDLESS = ("--trainer.max_epochs", "1000000")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from factories import checkpoint, logged, team_config
-from teamtune.cli import run
+from teamtune.command.cli import run
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from teamtune.cli import run
+from teamtune.command.cli import run
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(ROOT.glob("configs/**/*.yaml"))

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from factories import checkpoint, logged, team_config
-from teamtune.cli import run
+from teamtune.command.cli import run
 
 ROOT = Path(__file__).parents[2]
 OVERLAY = ["--config", str(ROOT / "configs/hardware/fsdp2.yaml")]
@@ -183,7 +183,7 @@ def test_the_installed_script_runs_and_a_rank_that_fails_ends_the_other(tmp_path
     """One task over two ranks, so that rank one has none; it fails after the second step."""
     (tmp_path / "failing.py").write_text(FAILING)
     script = tmp_path / "teamtune"  # what pip writes for the entry point of pyproject.toml
-    script.write_text("import sys\nfrom teamtune.cli import main\n\nsys.exit(main())\n")
+    script.write_text("import sys\nfrom teamtune.command.cli import main\n\nsys.exit(main())\n")
     args = team_config(tmp_path, data={"tasks_per_step": 1}, trainer={"max_epochs": 50})
     fails = ["--trainer.callbacks+=failing.FailsOnRankOne"]
     path = os.pathsep.join([str(ROOT / "src"), str(tmp_path)])

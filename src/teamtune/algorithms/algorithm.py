@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from teamtune.envs import Environment
-from teamtune.rollout import Group, Sampler
+from teamtune.experience import Group
+from teamtune.rollout import Sampler
 
 
 @dataclass

@@ -8,9 +8,10 @@ from torch import Tensor
 from teamtune.algorithms.algorithm import Algorithm, TokenBatch
 from teamtune.algorithms.credit import Baseline, Scale, group_advantages
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
-from teamtune.envs import Environment
+from teamtune.envs import Environment, TeamWork
 from teamtune.errors import ConfigError, at_least, one_of
-from teamtune.rollout import Group, TreeSampler
+from teamtune.experience import Group
+from teamtune.rollout import TreeSampler
 
 
 class ATGRPO(Algorithm):
@@ -72,7 +73,7 @@ class ATGRPO(Algorithm):
         self.keep_flat_groups = keep_flat_groups
 
     def check(self, env: Environment[Any]) -> None:
-        if env.delayed:
+        if isinstance(env, TeamWork) and env.delayed:
             raise ConfigError(
                 "model.algorithm: ATGRPO compares the rewards of one step, and in the workflow of "
                 "data.environment all but the last step of a round have none; take MAGRPO"

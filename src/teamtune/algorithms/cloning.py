@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from teamtune.algorithms.algorithm import Algorithm, TokenBatch
-from teamtune.rollout import Group
+from teamtune.experience import Group
 
 
 class Cloning(Algorithm):

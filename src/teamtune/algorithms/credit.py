@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from teamtune.rollout import Joint
+from teamtune.experience import Joint
 
 Scale = Literal["std", "none"]
 Baseline = Literal["mean", "leave_one_out", "max"]

@@ -15,9 +15,10 @@ from teamtune.algorithms.losses import (
     kl_estimate,
     policy_gradient,
 )
-from teamtune.envs import Environment
+from teamtune.envs import Environment, TeamWork
 from teamtune.errors import ConfigError, at_least, one_of
-from teamtune.rollout import Candidate, Group, Joint, JointSampler
+from teamtune.experience import Candidate, Group, Joint
+from teamtune.rollout import JointSampler
 from teamtune.rollout.joint import Branching, Pairing
 
 Reduction = Literal["sequence_sum", "token_mean"]
@@ -102,12 +103,14 @@ class MAGRPO(Algorithm):
         self.needs_reference = kl_coef > 0
 
     def check(self, env: Environment[Any]) -> None:
-        if env.delayed and not self.gamma:
+        if not (isinstance(env, TeamWork) and env.delayed):
+            return
+        if not self.gamma:
             raise ConfigError(
                 "model.algorithm.init_args.gamma: got 0, allowed: more than 0 with the workflow of "
                 "data.environment (all but the last step of a round are rewarded by later ones)"
             )
-        if env.delayed and self.gamma < 1 and self.sampler.termination_threshold is not None:
+        if self.gamma < 1 and self.sampler.termination_threshold is not None:
             raise ConfigError(
                 f"model.algorithm.init_args.gamma: got {self.gamma}, allowed with "
                 "termination_threshold and the workflow of data.environment: 1 (gamma discounts "

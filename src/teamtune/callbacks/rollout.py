@@ -7,23 +7,18 @@ from typing import Any
 
 import lightning as L
 
+from teamtune import ranks
 from teamtune.callbacks.run_folder import new_run_folder
-from teamtune.envs import Environment
+from teamtune.envs import Environment, TeamWork
 from teamtune.errors import ConfigError, at_least
+from teamtune.experience import Rollout, count_tokens
+from teamtune.experience.metrics import JointReturn, PassAtK
 from teamtune.inference import HFChat, RolloutEngine, Sampling
-from teamtune.inference.sampling import derive_seed
-from teamtune.metrics import JointReturn, PassAtK
-from teamtune.rollout import (
-    Rollout,
-    Sampler,
-    TrajectorySampler,
-    check_policy_map,
-    collect,
-    count_tokens,
-)
+from teamtune.rollout import Sampler, TrajectorySampler, check_policy_map, collect
 from teamtune.rollout.statistics import merged, summarize
+from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
-from teamtune.training import TeamModule, ranks
+from teamtune.training import TeamModule
 
 EngineFactory = Callable[[str, Sampling], RolloutEngine]
 
@@ -95,7 +90,7 @@ class RolloutCallback(L.Callback):
 
     def _check_turns(self, module: TeamModule, env: Environment[Any]) -> None:
         """Fewer turns than an episode has would leave it without its reward."""
-        if env.schedule is None:
+        if not isinstance(env, TeamWork):
             return
         needed = max(sum(agent in step for step in env.schedule) for agent in env.agents)
         for key, turns in (
@@ -115,7 +110,7 @@ class RolloutCallback(L.Callback):
         env = _environment(trainer)
         self.check(module, env)
         module.temperature = self.sampling.temperature
-        module.levels = JointReturn(env.maxima, env.groups) if env.maxima else None
+        module.levels = JointReturn(env.maxima, env.shares) if isinstance(env, TeamWork) else None
         if self.evaluation_samples:
             module.passes = PassAtK(range(1, self.evaluation_samples + 1))
         module.run_dir = new_run_folder(trainer)

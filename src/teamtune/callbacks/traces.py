@@ -8,9 +8,10 @@ import lightning as L
 from lightning.pytorch.loggers import MLFlowLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
+from teamtune import ranks
 from teamtune.errors import at_least
-from teamtune.rollout import Rollout
-from teamtune.training import TeamModule, ranks
+from teamtune.experience import Rollout
+from teamtune.training import TeamModule
 
 
 class RolloutTraces(L.Callback):

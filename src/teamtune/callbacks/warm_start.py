@@ -12,10 +12,10 @@ import torch
 from teamtune.algorithms.cloning import Cloning
 from teamtune.envs import Environment
 from teamtune.errors import ConfigError, at_least
+from teamtune.experience import Candidate, Group, GroupKey
 from teamtune.inference import RolloutEngine
-from teamtune.inference.sampling import derive_seed
 from teamtune.policies.policy import OptimizerCallable, check_optimizer
-from teamtune.rollout import Candidate, Group, GroupKey
+from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
 from teamtune.training import MultiOptimizerLoop, TeamModule
 from teamtune.training.data import TaskDataModule

@@ -8,12 +8,14 @@ from typing import Any
 import lightning as L
 import torch
 
+from teamtune import ranks
 from teamtune.errors import ConfigError, at_least
+from teamtune.experience import Candidate, Group, GroupKey
+from teamtune.experience.packing import pack
 from teamtune.inference import Completion, RolloutEngine, Sampling
-from teamtune.inference.sampling import derive_seed
 from teamtune.policies import Policy
-from teamtune.rollout import Candidate, Group, GroupKey
-from teamtune.training import TeamModule, pack, ranks
+from teamtune.seeds import derive_seed
+from teamtune.training import TeamModule
 
 PROBE_LENGTH = 16
 PROBE_SAMPLES = 4

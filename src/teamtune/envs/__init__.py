@@ -2,9 +2,9 @@
 
 from teamtune.envs.check import check_env
 from teamtune.envs.coop_code import CoopCode
-from teamtune.envs.environment import Environment, Message, Reward, Transition
+from teamtune.envs.environment import Environment, Message, Outcome, Reward, Transition
 from teamtune.envs.plan_path import PlanPath
-from teamtune.envs.teamwork import TeamWork, Verdict
+from teamtune.envs.team_work import TeamWork, Verdict
 from teamtune.envs.writing import TLDR, ArXiv
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "CoopCode",
     "Environment",
     "Message",
+    "Outcome",
     "PlanPath",
     "Reward",
     "TeamWork",

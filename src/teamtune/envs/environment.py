@@ -7,7 +7,7 @@ so scoring K candidates on K successors of one state needs no copying and cannot
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from teamtune.tasks import Task
 
@@ -25,21 +25,33 @@ class Reward:
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What a transition tells beside its rewards."""
+
+    levels: Mapping[str, float] = field(default_factory=dict)
+    """Where the reward has levels, the value of each, and their sum as `total`."""
+    judged: bool = True
+    """False where only later steps tell what this one was worth."""
+    solved: bool = False
+    """Whether the episode would be a success if it ended here."""
+    remaining: int | None = None
+    """How many more rewards like this one the episode has room for; None where it is unknown."""
+
+
+@dataclass(frozen=True)
 class Transition(Generic[State]):
     """What one (joint) action led to. `rewards` has an entry for every agent that acted.
 
     `success` is the environment's own verdict; running out of turns is never a success.
-    `judged` is false where only later steps tell what this one was worth. `malformed` names the
-    agents whose answers held nothing that could be used.
+    `malformed` names the agents whose answers held nothing that could be used.
     """
 
     state: State
     rewards: Mapping[str, Reward]
     done: bool = False
     success: bool = False
-    info: Mapping[str, Any] = field(default_factory=dict)
-    judged: bool = True
     malformed: tuple[str, ...] = ()
+    outcome: Outcome = field(default_factory=Outcome)
 
 
 class Environment(ABC, Generic[State]):
@@ -49,14 +61,6 @@ class Environment(ABC, Generic[State]):
     """Every role, in the order in which they first act."""
     reward_range: tuple[float, float] = (float("-inf"), float("inf"))
     """Bounds of `local` and of `team` each; `check_env` holds transitions to them."""
-    schedule: tuple[tuple[str, ...], ...] | None = None
-    """Who acts in each step of an episode, where that is fixed."""
-    delayed: bool = False
-    """Whether an agent's step may be rewarded only by what later steps earn."""
-    maxima: Mapping[str, float] = {}
-    """Where a reward has levels, the largest value of each; transitions tell theirs in `info`."""
-    groups: Mapping[str, tuple[str, ...]] = {}
-    """Levels that are reported together, by name."""
 
     def check(self) -> None:
         """Raises ConfigError where this machine cannot play it; asked before anything is written.
@@ -83,6 +87,10 @@ class Environment(ABC, Generic[State]):
     def potential(self, state: State) -> float:
         """Phi(state). An episode's return is the change of Phi plus 1 if it was solved."""
         return 0.0
+
+    def draw(self, state: State) -> str:
+        """The state as lines of text for a person, such as a board; empty where there is none."""
+        return ""
 
     def sample_actions(self, state: State, agent: str) -> list[str]:
         """Well-formed answers that `check_env` tries in `state`; good and bad ones alike."""

@@ -4,20 +4,12 @@ One uniform number per (seed, step) comes from a counter-based hash and picks th
 the cumulative distribution: nothing depends on which rows share a batch or in what order they came.
 """
 
-import hashlib
-
 import numpy as np
 import torch
 from torch import Tensor
 
 BLOCK = 64
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-def derive_seed(*parts: object) -> int:
-    """A seed in [0, 2**48) from what identifies a draw; equal parts give equal seeds."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=6).digest()
-    return int.from_bytes(digest, "big")
 
 
 def uniforms(seeds: np.ndarray, steps: np.ndarray) -> Tensor:

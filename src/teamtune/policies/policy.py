@@ -11,15 +11,15 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from teamtune.errors import ConfigError, at_least, one_of
-from teamtune.inference.sampling import derive_seed
 from teamtune.policies.adapter import LoRA, switched_off, whole
 from teamtune.policies.scorer import TokenScorer, check_scorable
 from teamtune.policies.tiny import TinyLlama
+from teamtune.seeds import derive_seed
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-    from teamtune.training.batch import PackedBatch
+    from teamtune.experience.packing import PackedBatch
 
 OptimizerCallable = Callable[[Iterable], Optimizer]
 LRSchedulerCallable = Callable[[Optimizer], LRScheduler]

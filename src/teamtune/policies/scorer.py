@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from teamtune.errors import ConfigError
 
 if TYPE_CHECKING:
-    from teamtune.training.batch import PackedBatch
+    from teamtune.experience.packing import PackedBatch
 
 
 FULL, SLIDING = "full_attention", "sliding_attention"

@@ -2,23 +2,16 @@
 
 from teamtune.rollout.collector import check_policy_map, collect
 from teamtune.rollout.joint import JointSampler
-from teamtune.rollout.records import Candidate, Group, GroupKey, Joint, Rollout, count_tokens
 from teamtune.rollout.sampler import Sampler, Team
 from teamtune.rollout.trajectory import TrajectorySampler
 from teamtune.rollout.tree import TreeSampler
 
 __all__ = [
-    "Candidate",
-    "Group",
-    "GroupKey",
-    "Joint",
     "JointSampler",
-    "Rollout",
     "Sampler",
     "Team",
     "TrajectorySampler",
     "TreeSampler",
     "check_policy_map",
     "collect",
-    "count_tokens",
 ]

@@ -6,8 +6,8 @@ from typing import Any
 
 from teamtune.envs import Environment
 from teamtune.errors import ConfigError, nearest
+from teamtune.experience.records import Rollout
 from teamtune.inference import RolloutEngine
-from teamtune.rollout.records import Rollout
 from teamtune.rollout.sampler import Sampler, Team
 from teamtune.tasks import Task
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from teamtune.envs import Environment, Transition
+from teamtune.envs import Environment, TeamWork, Transition
 from teamtune.errors import ConfigError, at_least, one_of
-from teamtune.inference.sampling import derive_seed
-from teamtune.rollout.records import Group, GroupKey, Joint, Rollout
+from teamtune.experience.records import Group, GroupKey, Joint, Rollout
 from teamtune.rollout.sampler import Sampler, Team, score
+from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
 
 Pairing = Literal["aligned", "cross"]
@@ -47,7 +47,7 @@ class _Opened:
     @property
     def solved(self) -> bool:
         """The environment's verdict, also where the sampler ends the branch."""
-        return self.step.success or (self.over and bool(self.step.info.get("solved")))
+        return self.step.success or (self.over and self.step.outcome.solved)
 
 
 class JointSampler(Sampler):
@@ -57,7 +57,7 @@ class JointSampler(Sampler):
     reward and no local one is given, that reward. A joint action with a failed generation or
     transition is left out; an answer that is in no other one has reward None. A branch that ends
     early, at the threshold or in the environment's success, keeps its final reward for every
-    remaining turn (of the environment where `info` says how many), so that finishing early never
+    remaining turn (of the environment where it says how many), so that finishing early never
     pays less than failing first. The rollout's
     `success` and `levels` are those of its first branch (one draw of the team, as good as any; in a
     chain the one carried on), its `return_` the mean sum of joint rewards along a branch drawn at
@@ -116,7 +116,7 @@ class JointSampler(Sampler):
         agents, about = len(env.agents), ""
         if self.branching == "chain":
             leaves = self.leaves(agents)
-        elif env.schedule:
+        elif isinstance(env, TeamWork):
             leaves = math.prod(self._width(len(step)) for step in env.schedule)
         else:  # agents in turn take the most steps; crossing agents at once gives as many
             leaves, about = self.num_candidates ** (agents * self.max_turns), "up to "
@@ -177,7 +177,7 @@ class JointSampler(Sampler):
             sum(returns) / len(returns) if returns else None,
             opened[0].solved or first.success,
             next((b.error for b in branches if b.error), None),
-            {} if first.error else first.levels or dict(opened[0].step.info.get("levels", {})),
+            {} if first.error else first.levels or dict(opened[0].step.outcome.levels),
         )
 
     async def _score(
@@ -200,8 +200,9 @@ class JointSampler(Sampler):
                     candidate.error = f"the joint reward is not a finite number: {reward}"
                 continue
             threshold = self.termination_threshold
-            reached = threshold is not None and step.judged and reward >= threshold
-            left = int(step.info.get("remaining", remaining))
+            reached = threshold is not None and step.outcome.judged and reward >= threshold
+            known = step.outcome.remaining
+            left = remaining if known is None else known
             kept = left if step.success or (reached and not step.done) else 0
             label = ".".join(map(str, pick if self.pairing == "cross" else pick[:1]))
             played = Joint(f"{groups[0].key.node}/{label}", reward, kept)
@@ -230,7 +231,7 @@ def _record(groups: Sequence[Group], opened: Sequence[_Opened]) -> None:
                 candidate.reward = _mean([o.joint.reward for o in own])
                 candidate.reward_local = _mean([r.local for r in given])
                 candidate.reward_team = _mean([r.team for r in given])
-                candidate.judged = own[0].step.judged
+                candidate.judged = own[0].step.outcome.judged
                 candidate.malformed = group.key.agent in own[0].step.malformed
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from teamtune.envs import Environment, Transition
 from teamtune.errors import ConfigError
+from teamtune.experience.records import Candidate, Group, GroupKey, Rollout
 from teamtune.inference import Completion, RolloutEngine, Sampling
-from teamtune.inference.sampling import derive_seed
-from teamtune.rollout.records import Candidate, Group, GroupKey, Rollout
+from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
 
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from teamtune.rollout.records import Rollout
+from teamtune.experience.records import Rollout
 
 Sums = dict[str, tuple[float, int]]
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from teamtune.envs import Environment, Transition
 from teamtune.errors import ConfigError, at_least, one_of
+from teamtune.experience.records import Candidate, Group, GroupKey, Rollout
 from teamtune.inference import RolloutEngine, Sampling
-from teamtune.inference.sampling import derive_seed
-from teamtune.rollout.records import Candidate, Group, GroupKey, Rollout
 from teamtune.rollout.sampler import Sampler, Team, score
+from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
 
 
@@ -79,7 +79,7 @@ class TreeSampler(Sampler):
             for agent in acting:
                 turns[agent] += 1
             state, rollout.success = step.state, step.success
-            rollout.levels = dict(step.info.get("levels", rollout.levels))
+            rollout.levels = dict(step.outcome.levels or rollout.levels)
             if step.done:
                 break
         rollout.return_ = env.potential(state) - env.potential(start) + float(rollout.success)
@@ -112,7 +112,7 @@ class TreeSampler(Sampler):
                         continue
                     candidate.reward = value
                     candidate.reward_local, candidate.reward_team = reward.local, reward.team
-                    candidate.judged = step.judged
+                    candidate.judged = step.outcome.judged
                     candidate.malformed = group.key.agent in step.malformed
         if any(all(c.reward is None for c in group.candidates) for group in groups):
             return None

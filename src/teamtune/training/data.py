@@ -9,10 +9,10 @@ from typing import Any
 
 import lightning as L
 
+from teamtune import ranks
 from teamtune.envs import Environment
 from teamtune.errors import ConfigError, at_least
 from teamtune.tasks import Task, TaskSource, fingerprint
-from teamtune.training import ranks
 
 
 class TaskDataModule(L.LightningDataModule):

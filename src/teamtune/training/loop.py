@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from teamtune import ranks
 from teamtune.algorithms import Algorithm, TokenBatch
+from teamtune.experience import Group
+from teamtune.experience.packing import PackedBatch, pack, packed_candidates, placeholder
 from teamtune.policies import Policy
-from teamtune.rollout import Group
-from teamtune.training import ranks
-from teamtune.training.batch import PackedBatch, pack, packed_candidates, placeholder
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer

@@ -11,14 +11,14 @@ import torch
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from torch import nn
 
+from teamtune import ranks
 from teamtune.algorithms import Algorithm
 from teamtune.errors import ConfigError, at_least
+from teamtune.experience import Group, Rollout
+from teamtune.experience.metrics import GenerationCost, JointReturn, PassAtK, SuccessRate
 from teamtune.inference import RolloutEngine
-from teamtune.inference.sampling import derive_seed
-from teamtune.metrics import GenerationCost, JointReturn, PassAtK, SuccessRate
 from teamtune.policies import Policy
-from teamtune.rollout import Group, Rollout
-from teamtune.training import ranks
+from teamtune.seeds import derive_seed
 from teamtune.training.loop import MultiOptimizerLoop
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")

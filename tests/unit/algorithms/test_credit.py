@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from teamtune.algorithms import ATGRPO, TokenBatch
 from teamtune.algorithms.credit import group_advantages
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
-from teamtune.rollout import Candidate, Group, GroupKey
+from teamtune.experience import Candidate, Group, GroupKey
 
 FAILED = None
 

@@ -17,8 +17,9 @@ from games import AGENTS, Game, by_place, failing, play, won
 from teamtune.algorithms import ATGRPO, MAGRPO, TokenBatch
 from teamtune.algorithms.credit import tree_returns
 from teamtune.errors import ConfigError
+from teamtune.experience import Group, GroupKey, Joint
 from teamtune.policies import Policy
-from teamtune.rollout import Group, GroupKey, Joint, JointSampler
+from teamtune.rollout import JointSampler
 from teamtune.training import MultiOptimizerLoop
 
 HUGE = 10**9

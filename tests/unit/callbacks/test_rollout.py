@@ -11,8 +11,8 @@ from teamtune.callbacks.rollout import _failures
 from teamtune.envs import PlanPath
 from teamtune.envs.writing import TLDR
 from teamtune.errors import ConfigError
+from teamtune.experience import Candidate, Group, GroupKey, Rollout
 from teamtune.inference import Sampling
-from teamtune.rollout import Candidate, Group, GroupKey, Rollout
 
 
 def check(env: Any, max_turns: int, evaluation_turns: int | None = None) -> None:

@@ -9,8 +9,8 @@ import pytest
 from teamtune.envs import PlanPath, check_env
 from teamtune.envs.plan_path import DetourTasks, NoisySolver
 from teamtune.envs.plan_path.board import around, distances, is_free, parse_moves, walk
-from teamtune.envs.sandbox import Sandbox
 from teamtune.errors import ConfigError
+from teamtune.sandbox import Sandbox
 from teamtune.tasks import Task
 
 BOARD = Task("board", {"grid": ["..#", ".#.", "..."], "start": (0, 1), "goal": (2, 2)})

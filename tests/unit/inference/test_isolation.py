@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from engines import ask, difference, ids, make_policy, perturb, tiny_model
+from teamtune import ranks
 from teamtune.inference import Sampling
 from teamtune.inference.vllm import VLLMEngine
-from teamtune.training import ranks
 
 pytestmark = pytest.mark.vllm
 SMALL: dict[str, Any] = {"kv_cache_gib": 0.01, "max_num_seqs": 64}

@@ -12,8 +12,9 @@ from factories import built_policy, model_folder, random_group
 from teamtune.algorithms import ATGRPO
 from teamtune.callbacks.warm_start import Demonstrator, WarmStart
 from teamtune.errors import ConfigError
+from teamtune.experience.packing import pack
 from teamtune.policies import LoRA, Policy
-from teamtune.training import MultiOptimizerLoop, TeamModule, pack
+from teamtune.training import MultiOptimizerLoop, TeamModule
 
 KINDS = ["llama", "qwen3"]
 

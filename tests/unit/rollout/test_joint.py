@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from games import AGENTS, Game, by_place, failing, numbering, play, won
-from teamtune.envs import PlanPath, Reward, Transition
+from teamtune.envs import TLDR, Outcome, PlanPath, Reward, Transition
 from teamtune.errors import ConfigError
 from teamtune.inference import ScriptedEngine
 from teamtune.rollout import JointSampler, collect
@@ -63,8 +63,7 @@ def test_the_number_of_leaves_is_known_before(pairing, branching, leaves, groups
     assert sampler.leaves(2) == leaves
     game = Game(product)
     assert branching == "chain" or sampler.describe(game).endswith(": up to 64 leaves per task")
-    game.schedule = (AGENTS,) * 3
-    assert sampler.describe(game).endswith(f": {leaves:,} leaves per task")
+    assert branching == "tree" or sampler.describe(game).endswith(f": {leaves} leaves per task")
     rollout = play(Game(product, turns=3), sampler)
     assert len(rollout.groups) == groups
     last = {j for g in rollout.groups if g.key.turn == 2 for c in g.candidates for j in c.joints}
@@ -262,7 +261,7 @@ def test_settings_out_of_range_or_without_effect_are_refused(wrong):
 
 
 def test_an_early_end_is_paid_for_the_joint_answers_that_the_environment_still_has():
-    left = Transition(("1",), {a: Reward(team=3.0) for a in AGENTS}, info={"remaining": 1})
+    left = Transition(("1",), {a: Reward(team=3.0) for a in AGENTS}, outcome=Outcome(remaining=1))
     sampler = JointSampler(1, 4, termination_threshold=3.0)
     (group, _) = play(Game(lambda _: left, turns=4), sampler).groups
     assert [j.kept for c in group.candidates for j in c.joints] == [1]
@@ -273,14 +272,15 @@ def test_an_early_end_is_paid_for_the_joint_answers_that_the_environment_still_h
 
 @pytest.mark.parametrize("solved", [True, False])
 def test_a_branch_that_the_threshold_ends_is_solved_where_the_environment_says_so(solved):
-    found = Transition(("1",), {a: Reward(team=3.0) for a in AGENTS}, info={"solved": solved})
+    found = Transition(
+        ("1",), {a: Reward(team=3.0) for a in AGENTS}, outcome=Outcome(solved=solved)
+    )
     rollout = play(Game(lambda _: found, turns=2), JointSampler(1, 2, termination_threshold=3))
     assert rollout.success is solved
 
 
 def test_the_leaves_of_a_sequential_round_are_counted_step_by_step():
-    game = Game(product)
-    game.schedule = (("left",), ("right",))
+    game = TLDR("sequential")
     assert JointSampler(4, 1).describe(game).endswith(" 16 leaves per task")
     assert JointSampler(4, 1, "cross").describe(game).endswith(" 16 leaves per task")
 
@@ -298,7 +298,7 @@ def test_a_threshold_of_nothing_does_not_end_a_round_before_it_is_judged():
         return won(state, 1.0, done=True) if len(state) == 2 else unjudged(state)
 
     def unjudged(state):
-        return Transition(state, {a: Reward() for a in AGENTS}, judged=False)
+        return Transition(state, {a: Reward() for a in AGENTS}, outcome=Outcome(judged=False))
 
     for threshold in (None, 0.0):
         rollout = play(Game(judge, turns=2), JointSampler(2, 2, termination_threshold=threshold))

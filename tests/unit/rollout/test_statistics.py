@@ -3,9 +3,10 @@
 import pytest
 
 from games import AGENTS, POLICIES, Game, numbering
-from teamtune.envs import Reward, Transition
+from teamtune.envs import Outcome, Reward, Transition
+from teamtune.experience import Rollout
 from teamtune.inference import Completion, ScriptedEngine
-from teamtune.rollout import JointSampler, Rollout, TrajectorySampler, TreeSampler, collect
+from teamtune.rollout import JointSampler, TrajectorySampler, TreeSampler, collect
 from teamtune.rollout.statistics import merged, summarize
 from teamtune.tasks import Task
 
@@ -91,7 +92,7 @@ def test_a_prompt_without_room_excuses_nothing_that_failed_before_it():
 def test_steps_that_are_not_judged_are_in_no_mean_of_rewards():
     def judge(said):
         rewards = {agent: Reward(team=3.0 * (len(said) == 2)) for agent in AGENTS}
-        return Transition(said, rewards, judged=len(said) == 2)
+        return Transition(said, rewards, outcome=Outcome(judged=len(said) == 2))
 
     engines = {"a": numbering(), "b": numbering()}
     for sampler in (JointSampler(1, 2), TrajectorySampler(2)):
@@ -105,7 +106,7 @@ def test_a_branch_that_was_broken_off_has_no_levels():
         if len(said) == 2:
             raise RuntimeError("it broke")
         rewards = {agent: Reward(team=3.0) for agent in AGENTS}
-        return Transition(said, rewards, info={"levels": {"total": 3.0}})
+        return Transition(said, rewards, outcome=Outcome({"total": 3.0}))
 
     engines = {"a": numbering(), "b": numbering()}
     for sampler in (JointSampler(1, 2), TrajectorySampler(2)):

@@ -19,11 +19,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from factories import built_policy, model_folder, random_group
+from teamtune import ranks
 from teamtune.algorithms import ATGRPO
 from teamtune.callbacks.weight_sync import WeightSyncError
+from teamtune.experience import Group
 from teamtune.policies import LoRA
-from teamtune.rollout import Group
-from teamtune.training import MultiOptimizerLoop, ranks
+from teamtune.training import MultiOptimizerLoop
 
 CPU = torch.device("cpu")
 Shares = list[list[Group]]

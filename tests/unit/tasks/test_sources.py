@@ -2,10 +2,10 @@
 
 import pytest
 
+from teamtune import ranks
 from teamtune.envs import PlanPath
 from teamtune.errors import ConfigError
 from teamtune.tasks import GeneratedTasks, Task, fingerprint
-from teamtune.training import ranks
 from teamtune.training.data import TaskDataModule
 
 

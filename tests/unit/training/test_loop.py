@@ -15,9 +15,10 @@ from torch import Tensor
 from factories import END, built_policy, candidate, group, model_folder, random_group
 from teamtune.algorithms import ATGRPO
 from teamtune.errors import ConfigError
+from teamtune.experience import Group
+from teamtune.experience.packing import pack
 from teamtune.policies import Policy
-from teamtune.rollout import Group
-from teamtune.training import MultiOptimizerLoop, TeamModule, pack
+from teamtune.training import MultiOptimizerLoop, TeamModule
 from teamtune.training.data import TaskDataModule, TaskLoader
 
 HUGE = 10**9
@@ -341,7 +342,7 @@ def test_a_strategy_that_does_not_shard_is_refused_on_several_ranks(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Lightning's default for two devices, DDP, would leave each rank its own gradient, unseen."""
-    from teamtune.training import ranks
+    from teamtune import ranks
 
     module = TeamModule({"a": Policy(str(folder))}, {"planner": "a"}, ATGRPO())
     module.trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
@@ -356,9 +357,9 @@ def test_ranks_share_evaluation_in_equally_many_batches(
     monkeypatch: pytest.MonkeyPatch, tasks: int, world: int
 ):
     """Ranks meet after each batch, so one that has fewer tasks takes empty batches along."""
+    from teamtune import ranks
     from teamtune.envs import PlanPath
     from teamtune.tasks import GeneratedTasks
-    from teamtune.training import ranks
 
     env = PlanPath(size=4, first_role="none")
     data = TaskDataModule(env, GeneratedTasks(10**6), GeneratedTasks(0, tasks), val_batch_tasks=2)

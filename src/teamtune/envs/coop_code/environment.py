@@ -24,10 +24,10 @@ from teamtune.envs.coop_code.syntax import (
     split_program,
 )
 from teamtune.envs.prompts import folder_of
-from teamtune.envs.sandbox import Sandbox, SandboxResult, asserts_of_check
-from teamtune.envs.sandbox.syntax_tree import parse_tree
-from teamtune.envs.teamwork import SOLO, TeamState, TeamWork, Verdict, Workflow
+from teamtune.envs.team_work import SOLO, TeamState, TeamWork, Verdict, Workflow
 from teamtune.errors import one_of
+from teamtune.sandbox import Sandbox, SandboxResult, asserts_of_check
+from teamtune.sandbox.syntax_tree import parse_tree
 from teamtune.tasks import Task
 
 Feedback = Literal["plain", "passed", "signals", "details"]
@@ -51,7 +51,7 @@ class CoopCode(TeamWork):
     examples in the prompt's docstring, never about `test`. Programs run in a sandbox.
     """
 
-    groups = {
+    shares = {
         "structure": ("helper", "entry_point"),
         "test_pass_ratio": ("tests",),
         "cooperation": ("calls_helper", "adds_work"),

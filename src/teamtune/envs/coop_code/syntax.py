@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from teamtune.envs.coop_code.flow import SCOPES, bound, reachable, read
-from teamtune.envs.sandbox.syntax_tree import parse_tree
+from teamtune.sandbox.syntax_tree import parse_tree
 
 HELPER = "aux"
 """The helper's name, which both agents are told."""

@@ -25,8 +25,8 @@ from teamtune.envs.plan_path.board import (
     walk,
 )
 from teamtune.envs.prompts import Prompts, folder_of
-from teamtune.envs.sandbox import Sandbox
 from teamtune.errors import ConfigError, at_least
+from teamtune.sandbox import Sandbox
 from teamtune.tasks import Task
 
 PLANNER, TOOL = "planner", "tool"

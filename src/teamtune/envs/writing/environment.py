@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from teamtune.envs.prompts import folder_of
-from teamtune.envs.teamwork import SOLO, TeamState, TeamWork, Verdict, Workflow
+from teamtune.envs.team_work import SOLO, TeamState, TeamWork, Verdict, Workflow
 from teamtune.envs.writing.reward import Band, Levels, joint_reward, words
 from teamtune.envs.writing.vocabulary import TRANSITIONS
 from teamtune.errors import ConfigError

@@ -9,8 +9,8 @@ import pytest
 from teamtune.envs import check_env
 from teamtune.envs.coop_code import CoopCode, HumanEvalTasks
 from teamtune.envs.coop_code.environment import MAXIMA, examples_of
-from teamtune.envs.sandbox import Sandbox, SandboxFailed, worker
 from teamtune.errors import ConfigError
+from teamtune.sandbox import Sandbox, SandboxFailed, worker
 from teamtune.tasks import Task
 
 PROMPT = '''from typing import List
@@ -125,7 +125,7 @@ def test_reward_is_the_metric_and_goes_to_both(env):
         return await env.transition(env.reset(TASK), {"helper": HELPER, "main": ALONE})
 
     step = asyncio.run(play())
-    assert step.info["levels"] == levels(env, HELPER, ALONE)
+    assert step.outcome.levels == levels(env, HELPER, ALONE)
     assert {agent: r.team for agent, r in step.rewards.items()} == {"helper": 2.5, "main": 2.5}
     assert step.done and step.success
 
@@ -218,7 +218,7 @@ def test_examples_run_only_where_another_turn_follows():
     before, after, last = asyncio.run(play())
     env.sandbox.close()
     assert (before, after) == (4, 2)  # the tests or the examples, once more with another helper
-    assert last.done and last.info["levels"]["total"] == 4.0 and last.state.feedback == ()
+    assert last.done and last.outcome.levels["total"] == 4.0 and last.state.feedback == ()
 
 
 def test_details_name_what_fails_of_the_examples_and_nothing_of_the_tests(sandbox):
@@ -424,7 +424,7 @@ MEAN = "def mean(values):\n    return aux(values) / len(values)\n"
 def test_a_program_for_both_is_judged_as_it_is(program, sandbox):
     env = CoopCode("single", sandbox=sandbox)
     step = asyncio.run(env.transition(env.reset(TASK), {"solo": program}))
-    assert step.info["levels"]["total"] == 4.0 and step.success
+    assert step.outcome.levels["total"] == 4.0 and step.success
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ def test_a_program_for_both_is_judged_as_it_is(program, sandbox):
 def test_one_agent_need_not_part_its_work(program, sandbox):
     env = CoopCode("single", sandbox=sandbox)
     step = asyncio.run(env.transition(env.reset(TASK), {"solo": program}))
-    assert step.info["levels"]["tests"] == 1 and step.success
+    assert step.outcome.levels["tests"] == 1 and step.success
 
 
 @pytest.mark.parametrize(

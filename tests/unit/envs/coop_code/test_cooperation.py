@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from teamtune.envs.coop_code import CoopCode
-from teamtune.envs.sandbox import Sandbox
+from teamtune.sandbox import Sandbox
 from teamtune.tasks import Task
 
 TEST = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 6\n"

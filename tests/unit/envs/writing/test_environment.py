@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from teamtune.envs import TeamWork, Verdict, check_env
-from teamtune.envs.teamwork import SOLO, round_of
+from teamtune.envs.team_work import SOLO, round_of
 from teamtune.envs.writing import TLDR, ArXiv
 from teamtune.envs.writing.reward import transitions
 from teamtune.envs.writing.vocabulary import TRANSITIONS
+from teamtune.experience.metrics import JointReturn
 from teamtune.inference import ScriptedEngine
-from teamtune.metrics import JointReturn
 from teamtune.rollout import JointSampler, TrajectorySampler, collect
 from teamtune.tasks import DatasetTasks, Task
 
@@ -143,12 +143,12 @@ def test_the_reward_is_shared_and_its_levels_are_told():
     environment = TLDR()
     last = step(environment, environment.reset(POST), concise=FIRST, detailed=SECOND)
     reward = environment.joint_reward(FIRST.strip(), SECOND.strip())
-    assert last.info["levels"] == reward and last.info["share"] == reward["total"] / 3
-    assert (last.malformed, last.info["remaining"]) == ((), 0)
-    assert last.info["solved"] is (reward["total"] >= 0.85 * 3)
-    metric = JointReturn(environment.maxima, environment.groups)
-    metric.update([last.info["levels"]])
-    assert metric.compute()["return_share"] == pytest.approx(last.info["share"])
+    assert last.outcome.levels == reward and last.state.share == reward["total"] / 3
+    assert (last.malformed, last.outcome.remaining) == ((), 0)
+    assert last.outcome.solved is (reward["total"] >= 0.85 * 3)
+    metric = JointReturn(environment.maxima, environment.shares)
+    metric.update([last.outcome.levels])
+    assert metric.compute()["return_share"] == pytest.approx(last.state.share)
     for agent in environment.agents:
         assert (last.rewards[agent].team, last.rewards[agent].local) == (reward["total"], 0)
     assert environment.potential(last.state) == reward["total"] / 3

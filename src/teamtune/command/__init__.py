@@ -1,0 +1,1 @@
+"""The command: configuration files and options, merged, checked and run."""
