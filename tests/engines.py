@@ -13,7 +13,7 @@ from teamtune.experience import Candidate, Group, GroupKey
 from teamtune.experience.packing import pack
 from teamtune.inference import Completion, RolloutEngine, Sampling
 from teamtune.policies import Policy, TinyLlama
-from teamtune.training import TeamModule
+from teamtune.training import Session, TeamModule
 
 PROMPTS = [[4], [5, 6, 7], [8, 9, 10, 11, 12], [3, 3]]
 ENDS = (2, 7)
@@ -53,7 +53,7 @@ def team(policy: Policy, engine: RolloutEngine, version: int) -> TeamModule:
     """A team of one agent, to be synchronised outside a run."""
     policy.version = version
     module = TeamModule({"team": policy}, {"agent": "team"}, ATGRPO())
-    module.engines = {"team": engine}
+    module.session = Session(engines={"team": engine})
     module.report = lambda metrics: None  # type: ignore[method-assign]
     return module
 
@@ -104,7 +104,7 @@ def scored(
             "",
             "",
             tuple(prompt),
-            [Candidate("", c.token_ids, c.logprobs, "stop", 0, reward=0.0) for c in completions],
+            [Candidate(c, "scored") for c in completions],
         )
         for i, (prompt, completions) in enumerate(zip(prompts, answers))
     ]

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-from teamtune.experience import Candidate, Group, GroupKey
+from teamtune.envs import Reward
+from teamtune.experience import Candidate, Group, GroupKey, Joint, Rollout, Score, Turn
+from teamtune.inference import Completion
 from teamtune.policies import Policy
 
 VOCABULARY = 29
@@ -16,16 +18,28 @@ END = 2
 
 def candidate(ids: Sequence[int], advantage: float = 1.0, **settings: Any) -> Candidate:
     """A scored answer of `ids`, sampled with log-prob -1 each; its reward is its advantage."""
-    values: dict[str, Any] = {
-        "text": " ".join(map(str, ids)),
-        "token_ids": tuple(ids),
-        "sampling_logprobs": (-1.0,) * len(ids),
-        "stop_reason": "stop",
-        "version": 0,
-        "reward": advantage,
-        "advantage": advantage,
-    }
-    return Candidate(**{**values, **settings})
+    logprobs = settings.pop("sampling_logprobs", (-1.0,) * len(ids))
+    reward = settings.pop("reward", advantage)
+    completion = Completion(tuple(ids), logprobs, " ".join(map(str, ids)), "stop", 0)
+    made = Candidate(completion, "failed", advantage=advantage, return_=reward)
+    if reward is not None:
+        made.settle(Score(reward, reward, 0.0))
+    for name, value in settings.items():
+        setattr(made, name, value)
+    return made
+
+
+def rollouts_of(groups: Sequence[Group]) -> list[Rollout]:
+    """One rollout per group, of one turn in which every candidate was played alone."""
+    return [Rollout(g.key.task, Turn(None, [g], _joints(g))) for g in groups]
+
+
+def _joints(group: Group) -> list[Joint]:
+    return [
+        Joint((j,), None, {group.key.agent: Reward(c.reward)}, c.reward)
+        for j, c in enumerate(group.candidates)
+        if c.reward is not None
+    ]
 
 
 def group(

@@ -8,8 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from teamtune.envs import Environment
-from teamtune.experience import Group
-from teamtune.rollout import Sampler
+from teamtune.errors import ConfigError
+from teamtune.experience import Group, Rollout
+from teamtune.ranges import PositiveInt
+from teamtune.rollout import JointSampler, Sampler, TrajectorySampler, TreeSampler
 
 
 @dataclass
@@ -36,7 +38,11 @@ class TokenBatch:
 
 
 class Algorithm(ABC):
-    """Settings and pure functions; what changes during training lives in the TeamModule."""
+    """Settings and pure functions. What an algorithm learns of a run, if anything, is its state.
+
+    Options are declared where they act: classes pass on those that they do not know, and the last
+    one to get them is the sampler.
+    """
 
     sampler: Sampler
     needs_reference: bool = False
@@ -46,8 +52,12 @@ class Algorithm(ABC):
         """Raises ConfigError where the algorithm could not learn from `env`."""
 
     @abstractmethod
-    def assign_credit(self, groups: Sequence[Group]) -> None:
-        """Sets `advantage` on every candidate, in place. Groups are told apart by key alone."""
+    def assign_credit(self, rollouts: Sequence[Rollout]) -> None:
+        """Sets `advantage`, and `weight`, on every candidate in place.
+
+        Args:
+            rollouts: All that this rank has sampled in a step; groups are told apart by key alone.
+        """
 
     @abstractmethod
     def trainable(self, groups: Sequence[Group]) -> list[Group]:
@@ -60,3 +70,53 @@ class Algorithm(ABC):
     @abstractmethod
     def loss(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Summed loss (a scalar) of a micro-batch, and sums over its tokens to report as means."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run must know of the steps before; plain values and tensors."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes up what `state_dict` gave."""
+
+    def _compares(self) -> None:
+        """Raises ConfigError where there is nothing to compare a candidate with."""
+        if self.sampler.num_candidates < 2:
+            raise ConfigError(
+                f"num_candidates: got {self.sampler.num_candidates}, allowed: 2 or more (an answer "
+                "is compared with others)"
+            )
+
+
+class OnTrees(Algorithm):
+    """Samples trees with one branch carried on."""
+
+    sampler: TreeSampler
+
+    def __init__(self, **sampling: Any):
+        self.sampler = TreeSampler(**sampling)
+        self._compares()
+
+
+class OnJointActions(Algorithm):
+    """Samples joint actions of agents that answer at once."""
+
+    sampler: JointSampler
+
+    def __init__(self, **sampling: Any):
+        self.sampler = JointSampler(**sampling)
+        self._compares()
+
+
+class OnEpisodes(Algorithm):
+    """Samples several whole episodes of a task."""
+
+    sampler: TrajectorySampler
+
+    def __init__(self, num_candidates: PositiveInt = 4, max_turns: PositiveInt = 4):
+        """
+        Args:
+            num_candidates: K, the episodes of a task.
+            max_turns: T, how often each agent acts at most.
+        """
+        self.sampler = TrajectorySampler(num_candidates, max_turns)
+        self._compares()

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from teamtune.algorithms.algorithm import Algorithm, TokenBatch
-from teamtune.experience import Group
+from teamtune.experience import Group, Rollout
 
 
 class Cloning(Algorithm):
     """Groups hold demonstrations instead of samples; every one of them has advantage 1."""
 
-    def assign_credit(self, groups: Sequence[Group]) -> None:
-        for group in groups:
-            for candidate in group.candidates:
-                candidate.advantage = 1.0
+    def assign_credit(self, rollouts: Sequence[Rollout]) -> None:
+        for candidate in (c for rollout in rollouts for c in rollout.candidates):
+            candidate.advantage = 1.0
 
     def trainable(self, groups: Sequence[Group]) -> list[Group]:
         return list(groups)

@@ -1,13 +1,13 @@
 """Credit assignment: pure functions from rewards to advantages, in float64."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from teamtune.experience import Joint
+from teamtune.experience import Joint, Turn
 
 Scale = Literal["std", "none"]
 Baseline = Literal["mean", "leave_one_out", "max"]
@@ -61,36 +61,37 @@ def group_advantages(
     return advantages
 
 
-def tree_returns(branches: Mapping[str, Sequence[Joint]], gamma: float) -> dict[str, float | None]:
-    """Returns of the joint actions of one task: R = r + gamma * mean over children of R (MAGRPO).
+def joint_returns(first: Turn, gamma: float) -> dict[Joint, float | None]:
+    """Returns of a tree's joint actions: R = r + gamma * mean of R over the turn it opens (MAGRPO).
 
     A leaf that is kept for k turns more has R = r * (1 + gamma + ... + gamma^k).
 
     Args:
-        branches: By node, the joint actions that were scored there; empty where all of them failed.
+        first: The tree.
         gamma: Discount per step of the environment; 0 compares immediate rewards.
 
     Returns:
-        R by the node that a joint action opens; None where failures hide what came after it.
+        R of every joint action that is compared; None where failures hide what came after it.
     """
-    returns: dict[str, float | None] = {}
-
-    def settle(node: str) -> list[float]:
-        for joint in branches[node]:
-            if joint.node not in branches:
+    returns: dict[Joint, float | None] = {}
+    for turn in reversed(list(first)):  # what follows comes before what it follows
+        for joint in turn.joints:
+            if joint.opens is None or gamma == 0:
                 weight = sum(gamma**k for k in range(joint.kept + 1))
-                returns[joint.node] = joint.reward * weight
-            else:
-                after = settle(joint.node)
-                future = math.fsum(after) / len(after) if after else None
-                if gamma == 0:
-                    future = 0.0
-                returns[joint.node] = None if future is None else joint.reward + gamma * future
-        known = (returns[joint.node] for joint in branches[node])
-        return [value for value in known if value is not None]
-
-    opened = {joint.node for joints in branches.values() for joint in joints}
-    for node in branches:
-        if node not in opened:
-            settle(node)
+                returns[joint] = joint.reward * weight
+                continue
+            found = (returns[j] for j in joint.opens.joints if j.compared)
+            after = [r for r in found if r is not None]
+            future = math.fsum(after) / len(after) if after else None
+            returns[joint] = None if future is None else joint.reward + gamma * future
     return returns
+
+
+def discounted_returns(rewards: Sequence[float], gamma: float) -> list[float]:
+    """Of every step, what it and those after it earned: R_t = r_t + gamma * R_(t+1)."""
+    returns: list[float] = []
+    after = 0.0
+    for reward in reversed(rewards):
+        after = reward + gamma * after
+        returns.append(after)
+    return returns[::-1]

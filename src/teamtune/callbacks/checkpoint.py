@@ -9,8 +9,8 @@ import torch
 from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
-from teamtune.errors import at_least
-from teamtune.training import TeamModule
+from teamtune.callbacks.base import TeamCallback
+from teamtune.ranges import PositiveInt
 
 
 class StreamedCheckpointIO(TorchCheckpointIO):
@@ -29,45 +29,40 @@ class StreamedCheckpointIO(TorchCheckpointIO):
             aside.unlink(missing_ok=True)
 
 
-class TeamCheckpoint(Checkpoint):
+class TeamCheckpoint(TeamCallback, Checkpoint):
     """Saves weights, optimizers and counters to `<run folder>/checkpoints/step-NNNNNN.ckpt`.
 
     The first one follows the warm start, where there is one.
     """
 
-    def __init__(self, every_n_steps: int = 50, keep: int = 2):
+    def __init__(self, every_n_steps: PositiveInt = 50, keep: PositiveInt = 2):
         """
         Args:
             every_n_steps: Rollout steps between checkpoints; the last step is always saved.
             keep: How many of the newest are kept.
-
-        Raises:
-            ConfigError: A value below one.
         """
-        at_least(1, "checkpoint.", every_n_steps=every_n_steps, keep=keep)
         self.every_n_steps = every_n_steps
         self.keep = keep
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = StreamedCheckpointIO()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        assert isinstance(pl_module, TeamModule)
-        if pl_module.rollout_step == 0 and pl_module.warm_started:
-            self._save(trainer, pl_module)
+        if self.team.rollout_step == 0 and self.team.state.warm_started:
+            self._save(trainer)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        assert isinstance(pl_module, TeamModule)
-        step = pl_module.rollout_step
+        step = self.team.rollout_step
         final = trainer.max_epochs is not None and 0 <= trainer.max_epochs <= step
         if step % self.every_n_steps and not final and not trainer.should_stop:
             return
-        self._save(trainer, pl_module)
+        self._save(trainer)
 
-    def _save(self, trainer: L.Trainer, module: TeamModule) -> None:
-        folder = module.run_dir / "checkpoints"
-        path = folder / f"step-{module.rollout_step:06d}.ckpt"
+    def _save(self, trainer: L.Trainer) -> None:
+        folder = self.team.run_dir / "checkpoints"
+        path = folder / f"step-{self.team.rollout_step:06d}.ckpt"
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:
             self._publish(folder, path)

@@ -7,10 +7,10 @@ import lightning as L
 from lightning.pytorch.callbacks import ProgressBar
 from tqdm import tqdm
 
-from teamtune.training import TeamModule
+from teamtune.callbacks.base import TeamCallback
 
 
-class TeamProgress(ProgressBar):
+class TeamProgress(TeamCallback, ProgressBar):
     """Rollout steps, phase, success and tokens per second; a line per evaluation in a log file."""
 
     def __init__(self) -> None:
@@ -32,19 +32,17 @@ class TeamProgress(ProgressBar):
         tqdm.write(" ".join(map(str, args)))
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        assert isinstance(pl_module, TeamModule)
         if self._enabled and trainer.is_global_zero and sys.stderr.isatty():
             self._bar = tqdm(
                 total=trainer.max_epochs if (trainer.max_epochs or 0) > 0 else None,
-                initial=pl_module.rollout_step,
+                initial=self.team.rollout_step,
                 unit="step",
                 dynamic_ncols=True,
             )
 
-    def _show(self, trainer: L.Trainer, module: L.LightningModule) -> None:
+    def _show(self, trainer: L.Trainer) -> None:
         if self._bar is None:
             return
-        assert isinstance(module, TeamModule)
         metrics = trainer.callback_metrics
         parts = (
             [f"train {float(metrics['rollout/success']):.0%}"]
@@ -55,13 +53,13 @@ class TeamProgress(ProgressBar):
             parts.append(f"held-out {float(metrics['val/success']):.1%}")
         if "rollout/tokens_per_second" in metrics:
             parts.append(f"{float(metrics['rollout/tokens_per_second']):,.0f} tokens/s")
-        self._bar.set_description(module.phase)
+        self._bar.set_description(self.team.phase)
         self._bar.set_postfix_str(", ".join(parts))
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        self._show(trainer, pl_module)
+        self._show(trainer)
 
     def on_train_batch_end(
         self,
@@ -73,19 +71,19 @@ class TeamProgress(ProgressBar):
     ) -> None:
         if self._bar is not None:
             self._bar.update()
-        self._show(trainer, pl_module)
+        self._show(trainer)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._show(trainer, pl_module)
+        self._show(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        assert isinstance(pl_module, TeamModule)
-        self._show(trainer, pl_module)
+        self._show(trainer)
         if self._enabled and self._bar is None and trainer.state.fn == "fit":
             share = float(trainer.callback_metrics["val/success"])
-            pl_module.print(
-                f"step {pl_module.rollout_step}: held-out success {share:.1%}, "
-                f"{pl_module.training_tokens:,} training tokens, {pl_module.seconds:.0f} s"
+            state = self.team.state
+            self.team.print(
+                f"step {state.rollout_step}: held-out success {share:.1%}, "
+                f"{state.training_tokens:,} training tokens, {state.seconds:.0f} s"
             )
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

@@ -9,7 +9,8 @@ import lightning as L
 from lightning.pytorch.loggers import MLFlowLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from teamtune.training import TeamModule
+from teamtune.callbacks.base import TeamCallback
+from teamtune.envs import Environment, TeamWork
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,14 @@ def _levels(metrics: dict[str, float]) -> dict[str, float]:
     return levels | {"total": metrics["val/total"]} if levels else {}
 
 
-class Report(L.Callback):
+def _shares(metrics: dict[str, float], env: Environment[Any]) -> dict[str, float]:
+    """Levels that the environment takes together, and pass@k."""
+    named = list(env.shares) if isinstance(env, TeamWork) else []
+    sampled = [k.removeprefix("val/") for k in metrics if k.startswith("val/pass_at_")]
+    return {name: metrics[f"val/{name}"] for name in named + sampled}
+
+
+class Report(TeamCallback):
     """Evaluates before the first step, draws the learning curve and prints the closing table."""
 
     def __init__(self, evaluate_first: bool = True):
@@ -114,82 +122,76 @@ class Report(L.Callback):
         self.rows: list[Row] = []
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        assert isinstance(pl_module, TeamModule)
-        if self.evaluate_first and pl_module.rollout_step == 0:
+        if self.evaluate_first and self.team.rollout_step == 0:
             _evaluate(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        module = pl_module
-        assert isinstance(module, TeamModule)
+        team = self.team
         metrics = {k: float(v) for k, v in trainer.callback_metrics.items()}
-        name = type(module.algorithm).__name__
-        if module.rollout_step == 0:
-            name = "warm start" if module.warm_started else "untrained"
+        name = type(team.algorithm).__name__
+        if team.rollout_step == 0:
+            name = "warm start" if team.state.warm_started else "untrained"
         fitting = trainer.state.fn == "fit"
-        earlier = [r for r in self.rows if r.step == module.rollout_step]
+        earlier = [r for r in self.rows if r.step == team.rollout_step]
         # Evaluating a checkpoint again takes nothing from, and adds nothing to, the run's own time.
-        seconds, per_task = module.seconds, metrics["val/seconds_per_task"]
+        seconds, per_task = team.state.seconds, metrics["val/seconds_per_task"]
         if earlier and not fitting:
             seconds, per_task = earlier[0].seconds, earlier[0].seconds_per_task
-        self.rows = [r for r in self.rows if r.step != module.rollout_step]
+        self.rows = [r for r in self.rows if r.step != team.rollout_step]
         self.rows.append(
             Row(
-                module.rollout_step,
+                team.rollout_step,
                 name,
                 metrics["val/success"],
                 metrics["val/success_low"],
                 metrics["val/success_high"],
                 round(metrics["val/tasks"]),
-                module.training_tokens,
+                team.state.training_tokens,
                 seconds,
                 metrics.get("val/return_share"),
                 metrics["val/tokens_per_task"],
                 per_task,
                 _levels(metrics),
-                {name: metrics[f"val/{name}"] for name in module.shares},
+                _shares(metrics, self.data.environment),
             )
         )
         if fitting:
-            self._write(module, self.rows)
-            self._draw(trainer, module)
+            self._write(self.rows)
+            self._draw(trainer)
         else:
-            self._write(module, self.rows[-1:])
-            self._print(module, self.rows[-1:])
+            self._write(self.rows[-1:])
+            self._print(self.rows[-1:])
 
     on_test_end = on_validation_end
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Evaluates after the last step, if that is not due anyway, before it is saved."""
-        assert isinstance(pl_module, TeamModule)
-        evaluated = self.rows and self.rows[-1].step == pl_module.rollout_step
-        if pl_module.rollout_step == trainer.max_epochs and not evaluated:
+        evaluated = self.rows and self.rows[-1].step == self.team.rollout_step
+        if self.team.rollout_step == trainer.max_epochs and not evaluated:
             _evaluate(trainer)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        assert isinstance(pl_module, TeamModule)
         if self.rows:
-            self._print(
-                pl_module, [self.rows[0], *self.rows[-1:]] if len(self.rows) > 1 else self.rows
-            )
+            self._print([self.rows[0], *self.rows[-1:]] if len(self.rows) > 1 else self.rows)
 
     @rank_zero_only
-    def _write(self, module: TeamModule, rows: list[Row]) -> None:
+    def _write(self, rows: list[Row]) -> None:
         text = json.dumps([asdict(r) for r in rows], indent=1)
-        (module.run_dir / "evaluations.json").write_text(text + "\n")
+        (self.team.run_dir / "evaluations.json").write_text(text + "\n")
 
     @rank_zero_only
-    def _draw(self, trainer: L.Trainer, module: TeamModule) -> None:
-        path = module.run_dir / "learning_curve.png"
+    def _draw(self, trainer: L.Trainer) -> None:
+        path = self.team.run_dir / "learning_curve.png"
         draw_curve(self.rows, path)
         for logger in trainer.loggers:
             if isinstance(logger, MLFlowLogger):
                 logger.experiment.log_artifact(logger.run_id, str(path))
 
     @rank_zero_only
-    def _print(self, module: TeamModule, rows: list[Row]) -> None:
+    def _print(self, rows: list[Row]) -> None:
         text = table(rows)
-        (module.run_dir / "result.md").write_text(text + "\n")
-        module.print(f"\n{text}\n\nfiles: {module.run_dir}")
+        (self.team.run_dir / "result.md").write_text(text + "\n")
+        self.team.print(f"\n{text}\n\nfiles: {self.team.run_dir}")
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": [asdict(r) for r in self.rows]}

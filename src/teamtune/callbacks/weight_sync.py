@@ -9,11 +9,12 @@ import lightning as L
 import torch
 
 from teamtune import ranks
-from teamtune.errors import ConfigError, at_least
+from teamtune.callbacks.base import TeamCallback
 from teamtune.experience import Candidate, Group, GroupKey
 from teamtune.experience.packing import pack
 from teamtune.inference import Completion, RolloutEngine, Sampling
 from teamtune.policies import Policy
+from teamtune.ranges import NonNegativeInt, Positive
 from teamtune.seeds import derive_seed
 from teamtune.training import TeamModule
 
@@ -25,30 +26,24 @@ class WeightSyncError(RuntimeError):
     """Engine and trainer disagree about the policy: rollouts would come from other weights."""
 
 
-class WeightSync(L.Callback):
+class WeightSync(TeamCallback):
     """Sends the weights of policies that stepped: before the first rollout, after each update."""
 
-    def __init__(self, tolerance: float = 1e-3, probe_tokens: int = 8):
+    def __init__(self, tolerance: Positive = 1e-3, probe_tokens: NonNegativeInt = 8):
         """
         Args:
             tolerance: Largest difference of a token's log-prob between engine and trainer that
                 the guard accepts; 1e-3 suits float32 engines, 0.3 bfloat16 ones.
             probe_tokens: Length of the completion that is compared; 0 turns the guard off.
-
-        Raises:
-            ConfigError: A value out of its range.
         """
-        if tolerance <= 0:
-            raise ConfigError(f"weight_sync.tolerance: got {tolerance}, allowed: more than 0")
-        at_least(0, "weight_sync.", probe_tokens=probe_tokens)
         self.tolerance = tolerance
         self.probe_tokens = probe_tokens
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.sync(pl_module)
+        self.sync(self.team)
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.sync(pl_module)
+        self.sync(self.team)
 
     on_test_start = on_validation_start
     on_predict_start = on_validation_start
@@ -61,26 +56,26 @@ class WeightSync(L.Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        self.sync(pl_module)
+        self.sync(self.team)
 
-    def sync(self, module: L.LightningModule) -> None:
+    def sync(self, team: TeamModule) -> None:
         """Loads what is newer than an engine's weights, and checks it. All ranks call it alike."""
-        assert isinstance(module, TeamModule)
         began = time.monotonic()
-        for name, policy in module.named_policies().items():
-            engine = module.engines[name]
+        for name, policy in team.named_policies().items():
+            engine = team.engines[name]
             if engine.version == policy.version:
                 continue
             engine.load_weights(policy.full_weights(), policy.version)
             if self.probe_tokens:
-                self._guard(name, policy, engine, module)
-        module.report({"time/sync": time.monotonic() - began})
+                self._guard(name, policy, engine, team)
+        team.report({"time/sync": time.monotonic() - began})
 
-    def _guard(self, name: str, policy: Policy, engine: RolloutEngine, module: TeamModule) -> None:
+    def _guard(self, name: str, policy: Policy, engine: RolloutEngine, team: TeamModule) -> None:
+        session = team.session
         worst = probe_difference(
-            policy, engine, module.temperature, self.probe_tokens, module.device
+            policy, engine, session.temperature, self.probe_tokens, team.device, session.runner
         )
-        worst = ranks.largest(worst, module.device)
+        worst = ranks.largest(worst, team.device)
         if not worst <= self.tolerance:
             raise WeightSyncError(
                 f"policy {name!r}, version {policy.version}: engine and trainer log-probs differ "
@@ -96,6 +91,7 @@ def probe_difference(
     temperature: float,
     num_tokens: int,
     device: torch.device,
+    runner: asyncio.Runner | None = None,
 ) -> float:
     """Largest |log-prob(engine) - log-prob(trainer)| over sampled completions; inf where none came.
 
@@ -112,11 +108,11 @@ def probe_difference(
     async def ask() -> list[Completion]:
         return await engine.generate(prompt_ids, PROBE_SAMPLES, sampling, seed)
 
-    drawn = [c for c in asyncio.run(ask()) if c.token_ids]
-    answers = [
-        Candidate("", c.token_ids, c.logprobs, c.stop_reason, c.version, reward=0.0) for c in drawn
-    ] or [Candidate("", (0,), (0.0,), "failed", policy.version, reward=0.0)]
-    probe = Group(GroupKey("probe", "probe", 0), "", "", tuple(prompt_ids), answers)
+    answers = asyncio.run(ask()) if runner is None else runner.run(ask())
+    drawn = [c for c in answers if c.token_ids]
+    stand_in = Completion((0,), (0.0,), "", "failed", policy.version)
+    candidates = [Candidate(c, "scored") for c in drawn or [stand_in]]
+    probe = Group(GroupKey("probe", "probe", 0), "", "", tuple(prompt_ids), candidates)
     (batch,) = pack([probe], 1_000_000)
     with torch.no_grad():
         logprobs, _ = policy(batch.to(device), temperature)

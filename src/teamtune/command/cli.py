@@ -58,7 +58,7 @@ class SaveConfig(SaveConfigCallback):
         for logger in trainer.loggers:
             if isinstance(logger, MLflowTracker):
                 logger.log_config(text, yaml.safe_load(text), pl_module.run_dir.name)
-                pl_module.run_id = logger.run_id
+                pl_module.track(logger.run_id)
 
 
 class TeamCLI(LightningCLI):

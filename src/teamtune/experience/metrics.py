@@ -193,11 +193,12 @@ class GenerationCost(Metric):
         self.seconds += seconds
 
     def compute(self) -> dict[str, float]:
-        """`tokens_per_task`, `seconds_per_task` and `tokens_per_second`; empty before any task."""
+        """`tokens`, those and seconds per task, tokens per second; empty before any task."""
         tokens, seconds, tasks = int(self.tokens), float(self.seconds), int(self.tasks)
         if not tasks:
             return {}
         return {
+            "tokens": float(tokens),
             "tokens_per_task": tokens / tasks,
             "seconds_per_task": seconds / tasks,
             "tokens_per_second": tokens / seconds if seconds else 0.0,

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from teamtune.experience import Candidate, Group
+from teamtune.experience.records import Candidate, Group
+from teamtune.inference import Completion
 
 PADDING = -1
 
@@ -100,20 +101,20 @@ def pack(groups: Sequence[Group], token_budget: int) -> list[PackedBatch]:
 
 def placeholder(prompt_ids: Sequence[int] = (0,)) -> PackedBatch:
     """A batch of one token that weighs nothing, for a rank that has no more to compute."""
-    nothing = Candidate("", (0,), (0.0,), "stop", 0, advantage=0.0)
+    nothing = Candidate(Completion((0,), (0.0,), "", "stop", 0), "scored", advantage=0.0)
     return _build([_Row(tuple(prompt_ids), [nothing], [0.0])])
 
 
 def packed_candidates(group: Group) -> list[Candidate]:
     """Those that did not fail, sampled something and weigh something."""
-    return [c for c in group.candidates if c.reward is not None and c.token_ids and c.weight]
+    return [c for c in group.candidates if c.status == "scored" and c.token_ids and c.weight]
 
 
 def _rows(group: Group, token_budget: int) -> list[_Row]:
     weights: dict[tuple, float] = {}
     different: dict[tuple, Candidate] = {}
     for c in packed_candidates(group):
-        key = (c.token_ids, c.sampling_logprobs, c.advantage)
+        key = (c.token_ids, c.sampling_logprobs, _advantages(c))
         different.setdefault(key, c)
         weights[key] = weights.get(key, 0.0) + c.weight
     rows: list[_Row] = []
@@ -124,6 +125,14 @@ def _rows(group: Group, token_budget: int) -> list[_Row]:
         rows[-1].candidates.append(candidate)
         rows[-1].weights.append(weights[key])
     return rows
+
+
+def _advantages(candidate: Candidate) -> tuple[float, ...]:
+    """One per token."""
+    if isinstance(candidate.advantage, Sequence):
+        assert len(candidate.advantage) == len(candidate.token_ids)
+        return tuple(candidate.advantage)
+    return (candidate.advantage or 0.0,) * len(candidate.token_ids)
 
 
 def _build(rows: Sequence[_Row]) -> PackedBatch:
@@ -148,7 +157,7 @@ def _build(rows: Sequence[_Row]) -> PackedBatch:
     weights = [np.float32(w) for row in rows for w in row.weights]
     chain = itertools.chain.from_iterable
     logprobs = np.fromiter(chain(c.sampling_logprobs for c in answers), dtype=np.float32)
-    advantages = np.repeat([np.float32(c.advantage or 0.0) for c in answers], lengths)
+    advantages = np.fromiter(chain(_advantages(c) for c in answers), dtype=np.float32)
     return PackedBatch(
         input_ids=torch.from_numpy(ids),
         position_ids=torch.from_numpy(positions),

@@ -6,7 +6,7 @@ from typing import Any
 
 from teamtune.envs import Environment
 from teamtune.errors import ConfigError, nearest
-from teamtune.experience.records import Rollout
+from teamtune.experience import Rollout
 from teamtune.inference import RolloutEngine
 from teamtune.rollout.sampler import Sampler, Team
 from teamtune.tasks import Task
@@ -42,8 +42,9 @@ def collect(
     engines: Mapping[str, RolloutEngine],
     policy_map: Mapping[str, str],
     seed: int = 0,
+    runner: asyncio.Runner | None = None,
 ) -> list[Rollout]:
-    """One rollout per task, in the order of `tasks`.
+    """The rollouts of each task, in the order of `tasks`; K whole episodes of one side by side.
 
     Args:
         env: The rules.
@@ -52,6 +53,7 @@ def collect(
         engines: One per policy.
         policy_map: From agent to policy.
         seed: Equal seeds give equal rollouts with TransformersEngine, bit for bit.
+        runner: Whose event loop to use; None starts one.
 
     Raises:
         ConfigError: An agent has no policy, or a policy has no engine or no agent.
@@ -60,6 +62,7 @@ def collect(
     team = Team(engines, policy_map)
 
     async def run() -> list[Rollout]:
-        return await asyncio.gather(*(sampler.sample(env, task, team, seed) for task in tasks))
+        found = await asyncio.gather(*(sampler.sample(env, task, team, seed) for task in tasks))
+        return [rollout for rollouts in found for rollout in rollouts]
 
-    return asyncio.run(run())
+    return asyncio.run(run()) if runner is None else runner.run(run())

@@ -1,16 +1,24 @@
-"""What samplers share: prompting an agent's policy for one group and scoring a (joint) action."""
+"""The one loop that plays episodes: ask the acting agents, play their joint actions, go on.
+
+Samplers differ in which joint actions they play, how those reward the candidates, and which of
+them go on: one (a path) or several (a tree, whose branches grow at once).
+"""
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from teamtune.envs import Environment, Transition
 from teamtune.errors import ConfigError
-from teamtune.experience.records import Candidate, Group, GroupKey, Rollout
-from teamtune.inference import Completion, RolloutEngine, Sampling
+from teamtune.experience import Candidate, Group, GroupKey, Joint, Rollout, Score, Turn
+from teamtune.inference import RolloutEngine, Sampling
 from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
+
+T = TypeVar("T")
 
 
 class Team:
@@ -19,88 +27,236 @@ class Team:
     def __init__(self, engines: Mapping[str, RolloutEngine], policy_map: Mapping[str, str]):
         self.engines, self.policy_map = engines, policy_map
 
-    async def ask(
-        self,
-        env: Environment[Any],
-        state: Any,
-        key: GroupKey,
-        n: int,
-        seed: int,
-        sampling_for: Callable[[RolloutEngine], Sampling] = lambda engine: engine.sampling,
-    ) -> Group:
-        """A group of `n` candidates for `key.agent` in `state`, not scored yet."""
-        policy = self.policy_map[key.agent]
-        engine = self.engines[policy]
-        messages = env.observe(state, key.agent)
-        prompt_ids = engine.chat.encode(messages)
-        group_seed = derive_seed(seed, key.task, key.agent, key.turn, key.node)
-        completions = await engine.generate(prompt_ids, n, sampling_for(engine), group_seed)
-        prompt = "\n".join(message["content"] for message in messages)
-        candidates = [_candidate(c) for c in completions]
-        return Group(key, policy, prompt, tuple(prompt_ids), candidates)
+    def of(self, agent: str) -> tuple[str, RolloutEngine]:
+        """The agent's policy and that one's engine."""
+        policy = self.policy_map[agent]
+        return policy, self.engines[policy]
 
 
-def _candidate(completion: Completion) -> Candidate:
-    error = None
-    if completion.stop_reason == "too_long":
-        error = "the prompt and max_tokens exceed the context"
-    return Candidate(
-        text=completion.text,
-        token_ids=completion.token_ids,
-        sampling_logprobs=completion.logprobs,
-        stop_reason=completion.stop_reason,
-        version=completion.version,
-        error=error,
-    )
+@dataclass(frozen=True)
+class Game:
+    """What stays the same while one task is played."""
+
+    env: Environment[Any]
+    task: Task
+    team: Team
+    seed: int
 
 
-async def score(
-    env: Environment[Any], state: Any, joints: Sequence[Mapping[str, Candidate]]
-) -> list[Transition[Any] | None]:
-    """The transition of each joint action, None where a generation or the environment failed.
+@dataclass(frozen=True)
+class Played:
+    """A joint action and the transition it caused."""
 
-    Equal texts are played once, for a transition is a function of state and actions. This is the
-    environment boundary: an exception becomes `error` on the candidates, never a reward; only a
-    ConfigError, from an environment that can score nothing, gets through.
-    """
-    for joint in joints:
-        if any(c.stop_reason == "too_long" for c in joint.values()):
-            for candidate in joint.values():
-                candidate.excused = True
-    answered = [
-        None
-        if any(c.stop_reason in ("failed", "too_long") for c in joint.values())
-        else tuple((agent, c.text) for agent, c in joint.items())
-        for joint in joints
-    ]
-    actions = [a for a in dict.fromkeys(answered) if a is not None]
-    outcomes = await asyncio.gather(
-        *(env.transition(state, dict(a)) for a in actions), return_exceptions=True
-    )
-    found = dict(zip(actions, outcomes))
-    steps: list[Transition[Any] | None] = []
-    for joint, action in zip(joints, answered):
-        outcome = None if action is None else found[action]
-        if isinstance(outcome, Exception) and not isinstance(outcome, ConfigError):
-            for candidate in joint.values():
-                candidate.error = f"{type(outcome).__name__}: {outcome}"
-            outcome = None
-        elif isinstance(outcome, BaseException):
-            raise outcome
-        steps.append(outcome)
-    return steps
+    joint: Joint
+    step: Transition[Any]
 
 
 class Sampler(ABC):
-    """Turns a task into a rollout. Samplers hold settings only, no state."""
+    """Turns a task into rollouts. Samplers hold settings only, no state."""
 
+    num_candidates: int
+    """How many candidates a task's rollouts compare with each other."""
     max_turns: int
     """How often each agent acts at most."""
+    alpha: float = 1.0
+    """Weight of the team reward: reward = alpha * team + local."""
+
+    @property
+    def width(self) -> int:
+        """Answers to one prompt."""
+        return self.num_candidates
 
     def describe(self, env: Environment[Any]) -> str:
         """What a task costs, in words, where that is not plain; said before training starts."""
         return ""
 
     @abstractmethod
-    async def sample(self, env: Environment[Any], task: Task, team: Team, seed: int) -> Rollout:
-        """One episode of `task`; a function of its arguments, whatever else runs beside it."""
+    async def sample(
+        self, env: Environment[Any], task: Task, team: Team, seed: int
+    ) -> list[Rollout]:
+        """The rollouts of `task`; a function of its arguments, whatever else runs beside it."""
+
+    @abstractmethod
+    async def carry(
+        self, game: Game, turn: Turn, played: Sequence[Played], left: int
+    ) -> list[Played]:
+        """The joint actions with which the episode goes on or ends, branch by branch.
+
+        Args:
+            game: What is played.
+            turn: Its candidates have their scores.
+            played: Those of its joint actions that were scored, none at worst.
+            left: Turns after this one.
+        """
+
+    def sampling_for(self, engine: RolloutEngine) -> Sampling:
+        """How `engine` is to draw tokens."""
+        return engine.sampling
+
+    def pairs(self, agents: int) -> list[tuple[int, ...]]:
+        """The joint actions to play, by the indices of their candidates: the aligned ones."""
+        return [(j,) * agents for j in range(self.width)]
+
+    def score(self, turn: Turn, played: Sequence[Played]) -> list[Played]:
+        """Scores the candidates, by their agents' own rewards; what counts of `played`."""
+        for p in played:
+            for group, j in zip(turn.groups, p.joint.picks):
+                agent, candidate = group.key.agent, group.candidates[j]
+                given = p.joint.rewards[agent]
+                value = self.alpha * given.team + given.local
+                if math.isfinite(value):
+                    judged, malformed = p.step.outcome.judged, agent in p.step.malformed
+                    candidate.settle(Score(value, given.local, given.team, judged, malformed))
+                else:
+                    candidate.fail(f"the reward is not a finite number: {value}")
+        return list(played)
+
+    def opens(self, node: str, joint: Joint) -> str:
+        """The name of the branch that a joint action opens at `node`; a path has one name."""
+        return node
+
+    async def grow(
+        self, game: Game, state: Any, node: str = "", acted: Mapping[str, int] | None = None
+    ) -> Turn | None:
+        """The turn at `state` and everything below it; None where nobody acts any more.
+
+        Args:
+            game: What is played.
+            state: Where it begins.
+            node: The branch's name.
+            acted: How often each agent has acted before.
+        """
+        acted = dict(acted or dict.fromkeys(game.env.agents, 0))
+        first: Turn | None = None
+        last: Joint | None = None
+        while True:
+            turn = await self._turn(game, state, node, acted)
+            if last is not None:
+                last.opens = turn
+            first = first or turn
+            on = [joint for joint in turn.carried if not joint.over] if turn else []
+            if len(on) != 1:
+                break
+            (last,) = on
+            state, node = last.after, self.opens(node, last)
+        below = [self.grow(game, joint.after, self.opens(node, joint), acted) for joint in on]
+        for joint, branch in zip(on, await together(below)):
+            joint.opens = branch
+        return first
+
+    async def _turn(self, game: Game, state: Any, node: str, acted: dict[str, int]) -> Turn | None:
+        """One turn, scored; counts up how often its agents have acted."""
+        acting = game.env.acting(state)
+        if not acting or any(acted[agent] >= self.max_turns for agent in acting):
+            return None
+        keys = [GroupKey(game.task.id, agent, acted[agent], node) for agent in acting]
+        turn = Turn(state, await together([self.ask(game, state, key) for key in keys]))
+        for agent in acting:
+            acted[agent] += 1
+        played = self.score(turn, await play(game, turn, self.pairs(len(acting))))
+        for candidate in (c for group in turn.groups for c in group.candidates):
+            if candidate.status == "unscored":
+                candidate.fail("an answer beside it is missing")
+        left = self.max_turns - max(acted[agent] for agent in acting)
+        carried = await self.carry(game, turn, played, left)
+        turn.joints = [p.joint for p in [*played, *(c for c in carried if c not in played)]]
+        for p in carried:
+            p.joint.carried = True
+        return turn
+
+    async def ask(self, game: Game, state: Any, key: GroupKey) -> Group:
+        """A group of candidates for `key.agent` in `state`, not scored yet."""
+        policy, engine = game.team.of(key.agent)
+        messages = game.env.observe(state, key.agent)
+        prompt_ids = engine.chat.encode(messages)
+        seed = derive_seed(game.seed, key.task, key.agent, key.turn, key.node)
+        sampling = self.sampling_for(engine)
+        completions = await engine.generate(prompt_ids, self.width, sampling, seed)
+        prompt = "\n".join(message["content"] for message in messages)
+        candidates = [Candidate(completion) for completion in completions]
+        return Group(key, policy, prompt, tuple(prompt_ids), candidates)
+
+
+async def play(
+    game: Game, turn: Turn, picks: Sequence[tuple[int, ...]], compared: bool = True
+) -> list[Played]:
+    """Plays joint actions on the turn's state; those that fail are left out.
+
+    Equal texts are played once, for a transition is a function of state and actions. This is the
+    environment boundary: an exception becomes the reason why candidates failed, never a reward;
+    only a ConfigError, from an environment that can score nothing, gets through.
+    """
+    agents = [group.key.agent for group in turn.groups]
+    teams = [[g.candidates[j] for g, j in zip(turn.groups, pick)] for pick in picks]
+    texts = [_texts(team) for team in teams]
+    before = game.env.potential(turn.state)
+
+    async def step(said: Sequence[str]) -> tuple[Transition[Any], float] | Exception:
+        try:
+            after = await game.env.transition(turn.state, dict(zip(agents, said)))
+            return after, game.env.potential(after.state) - before + float(after.success)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the environment boundary
+            return error
+
+    different = [said for said in dict.fromkeys(texts) if said is not None]
+    found = dict(zip(different, await together([step(said) for said in different])))
+    played = []
+    for pick, team, said in zip(picks, teams, texts):
+        outcome = None if said is None else found[said]
+        if isinstance(outcome, Exception):
+            for candidate in team if compared else ():
+                candidate.fail(f"{type(outcome).__name__}: {outcome}")
+        elif outcome is not None:
+            played.append(_played(pick, *outcome, compared))
+    return played
+
+
+async def together(parts: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """What all of them give; a single one costs no task of its own."""
+    return [await parts[0]] if len(parts) == 1 else list(await asyncio.gather(*parts))
+
+
+def _played(
+    pick: tuple[int, ...], step: Transition[Any], progress: float, compared: bool
+) -> Played:
+    joint = Joint(
+        picks=pick,
+        after=step.state,
+        rewards=step.rewards,
+        progress=progress,
+        success=step.success,
+        levels=step.outcome.levels,
+        over=step.done,
+        compared=compared,
+    )
+    return Played(joint, step)
+
+
+def _texts(team: Sequence[Candidate]) -> tuple[str, ...] | None:
+    """What a joint action says; None, with the candidates told, where an answer is missing."""
+    reasons = {c.completion.stop_reason for c in team}
+    for candidate in team:
+        if candidate.completion.stop_reason == "failed":
+            candidate.fail("nothing was generated")
+        elif "too_long" in reasons:
+            candidate.excuse("the prompt and max_tokens exceed the context")
+    return None if reasons & {"too_long", "failed"} else tuple(c.text for c in team)
+
+
+def path(game: Game, first: Turn | None, episode: int = 0) -> Rollout:
+    """The rollout of an episode without branches."""
+    rollout = Rollout(game.task.id, first, episode=episode)
+    turn, last = first, None
+    while turn is not None and turn.error is None:
+        (last,) = turn.carried
+        rollout.success = last.success
+        rollout.levels = last.levels or rollout.levels
+        turn = last.opens
+    if turn is not None:
+        rollout.error, rollout.levels = turn.error, {}
+    if first is not None and last is not None:
+        change = game.env.potential(last.after) - game.env.potential(first.state)
+        rollout.return_ = change + float(rollout.success)
+    return rollout

@@ -4,125 +4,68 @@ Each candidate is scored on its own successor of the same state, one of them is 
 next agent acts on that one's successor. Cost: agents x turns x K generations.
 """
 
-import asyncio
 import math
 import random
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from teamtune.envs import Environment, Transition
-from teamtune.errors import ConfigError, at_least, one_of
-from teamtune.experience.records import Candidate, Group, GroupKey, Rollout
-from teamtune.inference import RolloutEngine, Sampling
-from teamtune.rollout.sampler import Sampler, Team, score
+from teamtune.envs import Environment
+from teamtune.experience import Candidate, Group, Rollout, Turn
+from teamtune.ranges import Finite, PositiveInt
+from teamtune.rollout.sampler import Game, Played, Sampler, Team, path, play
 from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
 
 
 class TreeSampler(Sampler):
-    """K candidates per (task, agent, turn), one branch carried on (Stronger-MAS, algorithm 1)."""
+    """K candidates per (task, agent, turn), one branch carried on (Stronger-MAS, algorithm 1).
+
+    Agents that act at once form the aligned joint actions: candidate j of each. Then every agent's
+    candidate is selected by its own local reward, ties by the whole one, and one more transition
+    with the selected joint action, which credits nobody, gives the state.
+    """
 
     def __init__(
         self,
-        num_candidates: int = 4,
-        max_turns: int = 4,
-        alpha: float = 1.0,
+        num_candidates: PositiveInt = 4,
+        max_turns: PositiveInt = 4,
+        alpha: Finite = 1.0,
         select: Literal["greedy", "softmax", "random"] = "greedy",
-        sampling: Sampling | None = None,
     ):
         """
         Args:
-            num_candidates: K, at least 1; a comparison needs at least 2.
-            max_turns: How often each agent acts at most.
+            num_candidates: K, the candidates of a group.
+            max_turns: T, how often each agent acts at most.
             alpha: Weight of the team reward: reward = alpha * team + local.
-            select: Which candidate is carried on: the best (ties at random), one drawn with
-                probability proportional to exp(reward), or any.
-            sampling: How to draw tokens; None leaves it to each engine's default.
-
-        Raises:
-            ConfigError: A value out of its range.
+            select: Which candidate is carried on: the best (`greedy`, ties at random), one drawn
+                with probability proportional to exp(reward) (`softmax`), or any (`random`).
         """
-        at_least(1, num_candidates=num_candidates, max_turns=max_turns)
-        if not math.isfinite(alpha):
-            raise ConfigError(f"alpha: got {alpha}, allowed: a finite number")
-        one_of(("greedy", "softmax", "random"), select=select)
         self.num_candidates = num_candidates
         self.max_turns = max_turns
         self.alpha = alpha
         self.select = select
-        self.sampling = sampling
 
-    async def sample(self, env: Environment[Any], task: Task, team: Team, seed: int) -> Rollout:
-        state = start = env.reset(task)
-        rollout = Rollout(task.id)
-        turns = dict.fromkeys(env.agents, 0)
-        while acting := env.acting(state):
-            if any(turns[agent] >= self.max_turns for agent in acting):
-                break
-            groups = await asyncio.gather(
-                *(
-                    team.ask(
-                        env,
-                        state,
-                        GroupKey(task.id, agent, turns[agent]),
-                        self.num_candidates,
-                        seed,
-                        self.sampling_for,
-                    )
-                    for agent in acting
-                )
-            )
-            rollout.groups += groups
-            step = await self._step(env, state, groups, seed)
-            if step is None:
-                rollout.error, rollout.levels = "no candidate could be carried on", {}
-                break
-            for agent in acting:
-                turns[agent] += 1
-            state, rollout.success = step.state, step.success
-            rollout.levels = dict(step.outcome.levels or rollout.levels)
-            if step.done:
-                break
-        rollout.return_ = env.potential(state) - env.potential(start) + float(rollout.success)
-        return rollout
+    async def sample(
+        self, env: Environment[Any], task: Task, team: Team, seed: int
+    ) -> list[Rollout]:
+        game = Game(env, task, team, seed)
+        return [path(game, await self.grow(game, env.reset(task)))]
 
-    def sampling_for(self, engine: RolloutEngine) -> Sampling:
-        """How `engine` is to draw tokens."""
-        return self.sampling or engine.sampling
-
-    async def _step(
-        self, env: Environment[Any], state: Any, groups: list[Group], seed: int
-    ) -> Transition[Any] | None:
-        """Scores all candidates and marks the selected; its transition, None where none is valid.
-
-        Agents that act at once form the aligned joint actions: candidate j of each. Then every
-        agent's candidate is selected by its own local reward, ties by the whole one, and one more
-        transition with the selected joint action, which credits nobody, gives the state.
-        """
-        joints = [
-            {g.key.agent: g.candidates[j] for g in groups} for j in range(self.num_candidates)
-        ]
-        steps = await score(env, state, joints)
-        for group in groups:
-            for candidate, step in zip(group.candidates, steps):
-                if step is not None:
-                    reward = step.rewards[group.key.agent]
-                    value = self.alpha * reward.team + reward.local
-                    if not math.isfinite(value):
-                        candidate.error = f"the reward is not a finite number: {value}"
-                        continue
-                    candidate.reward = value
-                    candidate.reward_local, candidate.reward_team = reward.local, reward.team
-                    candidate.judged = step.outcome.judged
-                    candidate.malformed = group.key.agent in step.malformed
-        if any(all(c.reward is None for c in group.candidates) for group in groups):
-            return None
-        chosen = [self._choose(group, seed, alone=len(groups) == 1) for group in groups]
-        for group, j in zip(groups, chosen):
+    async def carry(
+        self, game: Game, turn: Turn, played: Sequence[Played], left: int
+    ) -> list[Played]:
+        if any(all(c.reward is None for c in group.candidates) for group in turn.groups):
+            turn.error = "no candidate could be carried on"
+            return []
+        alone = len(turn.groups) == 1
+        chosen = tuple(self._choose(group, game.seed, alone) for group in turn.groups)
+        for group, j in zip(turn.groups, chosen):
             group.candidates[j].selected = True
-        if len(set(chosen)) == 1:
-            return steps[chosen[0]]
-        joint = {g.key.agent: g.candidates[j] for g, j in zip(groups, chosen)}
-        return (await score(env, state, [joint]))[0]
+        same = [p for p in played if p.joint.picks == chosen]
+        carried = same or await play(game, turn, [chosen], compared=False)
+        if not carried:
+            turn.error = "the environment failed on the selected joint action"
+        return carried
 
     def _choose(self, group: Group, seed: int, alone: bool) -> int:
         """The index of the candidate to carry on; by its reward if alone, else by its local one."""

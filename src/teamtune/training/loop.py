@@ -65,7 +65,7 @@ class MultiOptimizerLoop:
                         metrics.setdefault(f"{name}/{key}", []).append(value)
         for name in policies:
             weighty = [
-                g for g in kept.get(name, ()) if any(c.weight and c.advantage for c in g.candidates)
+                g for g in kept.get(name, ()) if any(c.weight and c.credited for c in g.candidates)
             ]
             given, used = len(experience.get(name, ())), len(weighty)
             counts = ranks.summed(torch.tensor([given, used], dtype=torch.float64, device=device))

@@ -13,13 +13,14 @@ from torch import nn
 
 from teamtune import ranks
 from teamtune.algorithms import Algorithm
-from teamtune.errors import ConfigError, at_least
-from teamtune.experience import Group, Rollout
-from teamtune.experience.metrics import GenerationCost, JointReturn, PassAtK, SuccessRate
+from teamtune.errors import ConfigError
+from teamtune.experience import Group, Rollout, groups_of
 from teamtune.inference import RolloutEngine
 from teamtune.policies import Policy
+from teamtune.ranges import PositiveInt
 from teamtune.seeds import derive_seed
 from teamtune.training.loop import MultiOptimizerLoop
+from teamtune.training.run_state import RunState, Session
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -36,8 +37,8 @@ class TeamModule(L.LightningModule):
         policies: dict[str, Policy],
         policy_map: dict[str, str],
         algorithm: Algorithm,
-        epochs: int = 1,
-        minibatch_tasks: int | None = None,
+        epochs: PositiveInt = 1,
+        minibatch_tasks: PositiveInt | None = None,
     ):
         """
         Args:
@@ -48,45 +49,29 @@ class TeamModule(L.LightningModule):
             minibatch_tasks: Tasks per optimizer step; null takes all of a rollout.
 
         Raises:
-            ConfigError: No policies, or a value out of its range.
+            ConfigError: No policies, or one with a name that cannot be.
         """
         super().__init__()
         if not policies:
-            raise ConfigError("model.policies: got none, allowed: one or more")
+            raise ConfigError("policies: got none, allowed: one or more")
         for name in policies:
             if not NAME.fullmatch(name) or hasattr(nn.ModuleDict, name):
                 raise ConfigError(
-                    f"model.policies.{name}: got a name that metrics, folders or modules cannot "
+                    f"policies.{name}: got a name that metrics, folders or modules cannot "
                     "have, allowed: letters, digits, '_' and '-', no method of torch's ModuleDict"
                 )
-        at_least(1, "model.", epochs=epochs, minibatch_tasks=minibatch_tasks)
         self.automatic_optimization = False
         self.policies = nn.ModuleDict(policies)
         self.policy_map = dict(policy_map)
         self.algorithm = algorithm
         self.loop = MultiOptimizerLoop(algorithm, epochs, minibatch_tasks)
-        self.success = SuccessRate()
-        self.cost = GenerationCost()
-        self.levels: JointReturn | None = None
-        """Where the environment's rewards have levels."""
-        self.passes: PassAtK | None = None
-        """Where evaluation samples further episodes."""
-        self.rollout_step = 0
-        self.warm_started = False
-        self.training_tokens = 0
-        """Tokens generated for training so far, over all ranks."""
-        self.elapsed = 0.0
-        """Seconds of training and evaluation up to the last checkpoint that was loaded."""
-        self.run_id: str | None = None
-        """The MLflow run, kept in checkpoints so that a resumed run stays one run."""
-        self.started = time.monotonic()
-        self.run_dir = Path(".")
-        self.phase = "set-up"
+        self.state = RunState()
+        self.session = Session()
         self.seed = 0
-        self.temperature = 1.0
-        self.engines: dict[str, RolloutEngine] = {}
-        self.experience: list[Group] = []
+        self.phase = "set-up"
+        """What the run is doing, for whoever shows it."""
         self.rollouts: list[Rollout] = []
+        """The latest experience: of the step that is trained on, or of an evaluation."""
 
     def policy(self, name: str) -> Policy:
         """The policy called `name`."""
@@ -99,9 +84,38 @@ class TeamModule(L.LightningModule):
         return {name: self.policy(name) for name in self.policies}
 
     @property
-    def seconds(self) -> float:
-        """Wall time of the run, earlier sessions included."""
-        return self.elapsed + time.monotonic() - self.started
+    def rollout_step(self) -> int:
+        """Steps taken."""
+        return self.state.rollout_step
+
+    @property
+    def engines(self) -> dict[str, RolloutEngine]:
+        """By policy; empty before the session is open."""
+        return self.session.engines
+
+    @property
+    def run_dir(self) -> Path:
+        """Where this session writes."""
+        return self.session.run_dir
+
+    def enter(self, phase: str) -> None:
+        """Names what the run is doing now."""
+        self.phase = phase
+
+    def track(self, run_id: str | None) -> None:
+        """Remembers the tracker's run."""
+        self.state.run_id = run_id
+
+    def take(self, rollouts: list[Rollout], training_tokens: int = 0) -> None:
+        """Hands over experience, and counts what it cost where it is trained on."""
+        self.rollouts = rollouts
+        self.state.training_tokens += training_tokens
+
+    def finish_warm_start(self) -> None:
+        """The weights are those that training begins with."""
+        for policy in self.named_policies().values():
+            policy.set_reference()
+        self.state.warm_started = True
 
     def configure_model(self) -> None:
         if ranks.world_size() > 1 and self.device_mesh is None:
@@ -127,18 +141,19 @@ class TeamModule(L.LightningModule):
         return configured
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
-        """One rollout's update of every policy. The rollout callback has left the experience."""
-        self.phase = "update"
+        """One rollout's credit, and the update of every policy. A callback has brought rollouts."""
+        self.enter("update")
         began = time.monotonic()
+        self.algorithm.assign_credit(self.rollouts)
         experience: dict[str, list[Group]] = {name: [] for name in self.policies}
-        for group in self.experience:
+        for group in groups_of(self.rollouts):
             experience[group.policy].append(group)
         optimizers = dict(zip(self.policies, self._listed(self.optimizers())))
         metrics = self.loop.run(
             self.named_policies(),
             optimizers,
             experience,
-            self.temperature,
+            self.session.temperature,
             derive_seed(self.seed, "minibatches", self.rollout_step),
             self.device,
         )
@@ -148,8 +163,7 @@ class TeamModule(L.LightningModule):
             if self.policy(name).scheduler is not None:
                 next(schedulers).step()
         metrics["time/update"] = time.monotonic() - began
-        self.rollout_step += 1
-        self.experience = []
+        self.state.rollout_step += 1
         self.report(metrics)
 
     @staticmethod
@@ -157,32 +171,12 @@ class TeamModule(L.LightningModule):
         return [] if value is None else list(value) if isinstance(value, Sequence) else [value]
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        """Counts the outcomes of the episodes that the rollout callback has played."""
-        self.success.update([rollout.success for rollout in self.rollouts])
-        if self.levels is not None:
-            nothing = dict.fromkeys(self.levels.maxima, 0.0)
-            self.levels.update([rollout.levels or nothing for rollout in self.rollouts])
+        """A callback has played, and booked, the batch's episodes."""
 
-    def test_step(self, batch: Any, batch_idx: int) -> None:
-        self.validation_step(batch, batch_idx)
+    test_step = validation_step
 
     def predict_step(self, batch: Any, batch_idx: int) -> list[Rollout]:
         return self.rollouts
-
-    def evaluation(self) -> dict[str, float]:
-        """What the metrics say since they were last asked, over all ranks, as `val/<name>`."""
-        found: dict[str, float] = {}
-        for metric in (self.success, self.cost, self.levels, self.passes):
-            if metric is not None:
-                found |= {f"val/{name}": value for name, value in metric.compute().items()}
-                metric.reset()
-        return found
-
-    @property
-    def shares(self) -> list[str]:
-        """Names of what `evaluation` tells beside success and the joint reward, 0 to 1 each."""
-        groups = [] if self.levels is None else [*self.levels.groups]
-        return groups + ([] if self.passes is None else [f"pass_at_{k}" for k in self.passes.ks])
 
     def report(self, metrics: dict[str, float]) -> None:
         """Logs metrics against the rollout step, and keeps them for callbacks to monitor."""
@@ -196,24 +190,18 @@ class TeamModule(L.LightningModule):
             logger.log_metrics(metrics, step=self.rollout_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        policies = self.named_policies()
         checkpoint["team"] = {
-            "rollout_step": self.rollout_step,
-            "warm_started": self.warm_started,
-            "training_tokens": self.training_tokens,
-            "seconds": self.seconds,
-            "run_id": self.run_id,
+            **self.state.state_dict(),
             "policy_map": self.policy_map,
-            "lora_alpha": {n: p.lora.alpha for n, p in self.named_policies().items() if p.lora},
-            "versions": {name: p.version for name, p in self.named_policies().items()},
+            "lora_alpha": {name: p.lora.alpha for name, p in policies.items() if p.lora},
+            "versions": {name: p.version for name, p in policies.items()},
+            "algorithm": self.algorithm.state_dict(),
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         team = checkpoint["team"]
-        self.rollout_step = team["rollout_step"]
-        self.warm_started = team["warm_started"]
-        self.training_tokens = team["training_tokens"]
-        self.elapsed = team["seconds"]
-        self.started = time.monotonic()
-        self.run_id = team["run_id"]
+        self.state = RunState.restored(team)
         for name, version in team["versions"].items():
             self.policy(name).version = version
+        self.algorithm.load_state_dict(team["algorithm"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from teamtune.algorithms import ATGRPO, TokenBatch
 from teamtune.algorithms.credit import group_advantages
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
-from teamtune.experience import Candidate, Group, GroupKey
+from teamtune.experience import Group, GroupKey
 
 FAILED = None
 
@@ -104,7 +104,7 @@ def test_result_is_float64_finite_and_zero_for_failures(values):
 
 
 def group(task: str, rewards: list[float | None], turn: int = 0) -> Group:
-    answers = [Candidate("x", (1,), (0.0,), "stop", 0, reward=r) for r in rewards]
+    answers = [candidate((1,), reward=r) for r in rewards]
     return Group(GroupKey(task, "planner", turn), "team", "", (0,), answers)
 
 
