@@ -162,6 +162,7 @@ class TeamModule(L.LightningModule):
             metrics[f"{name}/lr"] = optimizer.param_groups[0]["lr"]
             if self.policy(name).scheduler is not None:
                 next(schedulers).step()
+        self.algorithm.advance()
         metrics["time/update"] = time.monotonic() - began
         self.state.rollout_step += 1
         self.report(metrics)
