@@ -55,6 +55,8 @@ class Algorithm(ABC):
 
     sampler: Sampler
     needs_reference: bool = False
+    on_policy: bool = False
+    """Whether its loss is right for the first optimizer step after sampling alone."""
     entropy_coef: float = 0.0
     regularizes: bool = False
     """Whether `regularizer` is more than 0: then tokens without an advantage matter too."""

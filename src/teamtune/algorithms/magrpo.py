@@ -64,6 +64,7 @@ class MAGRPO(Regularized, OnJointActions):
         self.scale: Scale = scale
         self.reduction = reduction
         self.ratio = ratio
+        self.on_policy = not ratio
         self.clip = clip
 
     def check(self, env: Environment[Any]) -> None:
