@@ -4,7 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -73,6 +73,22 @@ class RolloutEngine(ABC):
         The command calls it before it writes anything.
         """
 
+    @classmethod
+    def check_model(cls, model: Any, sampling: Sampling, **settings: Any) -> None:
+        """Raises ConfigError for what this engine cannot do; nothing has been made or written yet.
+
+        Args:
+            model: The model's configuration, as transformers reads it.
+            sampling: The default sampling.
+            settings: Further arguments of the constructor.
+        """
+        context = longest(model)
+        if sampling.max_tokens >= context:
+            raise ConfigError(
+                f"rollout.sampling.max_tokens: got {sampling.max_tokens}, allowed: less than the "
+                f"model's context of {context} tokens, for a prompt has to fit as well"
+            )
+
     @abstractmethod
     async def generate(
         self,
@@ -98,3 +114,9 @@ class RolloutEngine(ABC):
 
     def close(self) -> None:
         """Frees what the engine holds; it cannot generate afterwards."""
+
+
+def longest(model: Any) -> int:
+    """The most tokens that a model reads, by its configuration; without a limit a huge number."""
+    limit = getattr(model.get_text_config(), "max_position_embeddings", None)
+    return sys.maxsize if limit is None else int(limit)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from teamtune.inference.chat import HFChat
-from teamtune.inference.engine import Completion, Dtype, Sampling
+from teamtune.inference.engine import Completion, Dtype, Sampling, longest
 from teamtune.inference.queue import QueuedEngine, Request
 from teamtune.inference.sampling import draw, uniforms
 from teamtune.ranges import PositiveInt
@@ -103,7 +103,7 @@ class TransformersEngine(QueuedEngine):
             device = f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
         network: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
         self.model = network.to(device).eval().requires_grad_(False)
-        self.context_length = int(self.model.config.get_text_config().max_position_embeddings)
+        self.context_length = longest(self.model.config)
         self.max_batch_rows = max_batch_rows
         self._batch: _Batch | None = None
 
