@@ -1,13 +1,13 @@
 """Means over episodes: a failed one counts, and how episodes are spread over ranks does not."""
 
 import pytest
+from teamtune.rollout.statistics import merged, summarize
 
 from games import AGENTS, POLICIES, Game, numbering
 from teamtune.envs import Outcome, Reward, Transition
 from teamtune.experience import Rollout
 from teamtune.inference import Completion, ScriptedEngine
 from teamtune.rollout import JointSampler, TrajectorySampler, TreeSampler, collect
-from teamtune.rollout.statistics import merged, summarize
 from teamtune.tasks import Task
 
 PLAYED = Rollout("a", success=True, return_=2.0, levels={"style": 0.5, "total": 2.0})
