@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from teamtune.algorithms import Algorithm
 from teamtune.envs import Environment
-from teamtune.experience import groups_of
+from teamtune.experience import Rollout, groups_of
 from teamtune.inference import RolloutEngine, Sampling, TransformersEngine
 from teamtune.policies import Policy, TinyLlama
 from teamtune.rollout import TrajectorySampler, collect
@@ -54,3 +55,27 @@ def learn(
         for name, policy in policies.items():
             engines[name].load_weights(policy.full_weights(), policy.version)
     return before, success()
+
+
+def update(
+    policies: Mapping[str, Policy], rollouts: Sequence[Rollout], algorithm: Algorithm
+) -> tuple[dict[str, float], list[list[Tensor]]]:
+    """One update with credit assigned; metrics, and how far each policy's weights moved."""
+    algorithm.assign_credit(rollouts)
+    groups = groups_of(rollouts)
+    before = [[p.detach().clone() for p in m.trainable_parameters()] for m in policies.values()]
+    optimizers = {n: p.optimizer(p.trainable_parameters()) for n, p in policies.items()}
+    experience = {n: [g for g in groups if g.policy == n] for n in policies}
+    loop = MultiOptimizerLoop(algorithm)
+    metrics = loop.run(policies, optimizers, experience, 1.0, 0, torch.device("cpu"))
+    moved = [
+        [p.detach() - old for p, old in zip(m.trainable_parameters(), olds)]
+        for m, olds in zip(policies.values(), before)
+    ]
+    return metrics, moved
+
+
+def close(own: Sequence[Tensor], other: Sequence[Tensor]) -> None:
+    """Two sets of weights, or moves of them, agree."""
+    for a, b in zip(own, other, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)

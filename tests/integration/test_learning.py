@@ -1,6 +1,5 @@
 """A team learns a toy from nothing in seconds: the whole chain, without Lightning around it."""
 
-import itertools
 from dataclasses import dataclass, replace
 
 import pytest
@@ -67,11 +66,10 @@ def test_success_rises_from_chance_to_certainty(names, tmp_path):
 
 
 class Counted(Echo):
-    """The same, where whole episodes are told apart by how many answers were right."""
+    """The same, where whole episodes are told apart by how often the word was said."""
 
     def potential(self, state):
-        heard = (state.word, *state.said)
-        return sum(a == b for a, b in itertools.pairwise(heard)) / 2
+        return state.said.count(state.word) / 2
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from factories import END, built_policy, candidate, joint, model_folder, redraw, rollouts_of
 from games import AGENTS, Game, by_place, failing, play, won
+from learning import close, update
 from teamtune.algorithms import ATGRPO, MAGRPO, TokenBatch
 from teamtune.algorithms.credit import joint_returns
 from teamtune.envs import Reward
@@ -23,7 +24,6 @@ from teamtune.errors import ConfigError
 from teamtune.experience import Group, GroupKey, Rollout, Turn, groups_of
 from teamtune.policies import Policy
 from teamtune.rollout import JointSampler
-from teamtune.training import MultiOptimizerLoop
 
 HUGE = 10**9
 SHARED = Path(__file__).parents[4] / "shared/cases/joint_returns.json"
@@ -395,20 +395,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(
     policies: dict[str, Policy], rollouts: Sequence[Rollout], **options: Any
 ) -> tuple[dict[str, float], list[list[Tensor]]]:
-    """One update with credit assigned; metrics, and how far each policy's weights moved."""
-    algorithm = MAGRPO(**options)
-    algorithm.assign_credit(rollouts)
-    groups = groups_of(rollouts)
-    before = [[p.detach().clone() for p in m.trainable_parameters()] for m in policies.values()]
-    optimizers = {n: p.optimizer(p.trainable_parameters()) for n, p in policies.items()}
-    experience = {n: [g for g in groups if g.policy == n] for n in policies}
-    loop = MultiOptimizerLoop(algorithm)
-    metrics = loop.run(policies, optimizers, experience, 1.0, 0, torch.device("cpu"))
-    moved = [
-        [p.detach() - old for p, old in zip(m.trainable_parameters(), olds)]
-        for m, olds in zip(policies.values(), before)
-    ]
-    return metrics, moved
+    return update(policies, rollouts, MAGRPO(**options))
 
 
 def sequence_logprob(policy: Policy, group: Group, ids: Sequence[int]) -> float:
@@ -458,11 +445,6 @@ def test_the_loss_is_a_mean_over_candidates_siblings_and_tasks_and_a_sum_over_tu
         assert metrics[f"{name}/loss"] == pytest.approx(expected[name], abs=1e-5)
         tokens = sum(len(c.token_ids) for g in groups if g.policy == name for c in g.candidates)
         assert metrics[f"{name}/tokens"] == tokens
-
-
-def close(own: Sequence[Tensor], other: Sequence[Tensor]) -> None:
-    for a, b in zip(own, other, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
