@@ -18,13 +18,13 @@ import yaml
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from factories import built_policy, model_folder, random_group
+from factories import built_policy, model_folder, random_group, redraw
 from teamtune import ranks
 from teamtune.algorithms import ATGRPO
 from teamtune.callbacks.weight_sync import WeightSyncError
 from teamtune.experience import Group
 from teamtune.policies import LoRA, Policy
-from teamtune.training import MultiOptimizerLoop
+from teamtune.training import MultiOptimizerLoop, Session
 
 CPU = torch.device("cpu")
 Shares = list[list[Group]]
@@ -132,7 +132,7 @@ def stopped(folder: Path, mesh: Any, rank: int, hang: bool = False) -> tuple[str
     share = groups(rank, "a", range(2))
     if rank == 1:
         bad = share[0].candidates[0]
-        bad.sampling_logprobs = (math.nan,) * len(bad.token_ids)
+        redraw(bad, (math.nan,) * len(bad.token_ids))
     optimizer = policy.optimizer_factory(policy.trainable_parameters())
     try:
         MultiOptimizerLoop(ATGRPO()).run({"a": policy}, {"a": optimizer}, {"a": share}, 1.0, 0, CPU)
@@ -152,7 +152,7 @@ def guard(folder: Path, mesh: Any, rank: int) -> list[str]:
     policy = built_policy(folder / "chat", mesh=mesh)
     engine = TransformersEngine(str(folder / "chat"), Sampling())
     engine.load_weights(policy.full_weights(), 0)
-    module: Any = SimpleNamespace(temperature=1.0, device=CPU)
+    module: Any = SimpleNamespace(session=Session(), device=CPU)
     heard = []
     for wrong in (False, True):
         if wrong and rank == 1:
