@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.loggers import MLFlowLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
+from teamtune.tracking import MLflowTracker
 from teamtune.training import TeamModule
 
 
@@ -182,8 +182,8 @@ class Report(L.Callback):
         path = module.run_dir / "learning_curve.png"
         draw_curve(self.rows, path)
         for logger in trainer.loggers:
-            if isinstance(logger, MLFlowLogger):
-                logger.experiment.log_artifact(logger.run_id, str(path))
+            if isinstance(logger, MLflowTracker):
+                logger.log_file(path)
 
     @rank_zero_only
     def _print(self, module: TeamModule, rows: list[Row]) -> None:

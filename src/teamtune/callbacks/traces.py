@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.loggers import MLFlowLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from teamtune import ranks
 from teamtune.errors import at_least
 from teamtune.experience import Rollout
+from teamtune.tracking import MLflowTracker
 from teamtune.training import TeamModule
 
 
@@ -54,8 +54,8 @@ class RolloutTraces(L.Callback):
         path = folder / f"step-{module.rollout_step:06d}.txt"
         path.write_text("\n".join(blocks) + "\n")
         for logger in trainer.loggers:
-            if isinstance(logger, MLFlowLogger):
-                logger.experiment.log_artifact(logger.run_id, str(path), "rollouts")
+            if isinstance(logger, MLflowTracker):
+                logger.log_file(path, "rollouts")
 
 
 class RolloutWriter(L.Callback):
