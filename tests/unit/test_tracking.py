@@ -330,6 +330,24 @@ def test_a_locked_database_delays_but_loses_nothing(folder: Path, database: Path
     assert query(METRICS) == [(1, 1.0), (2, 2.0), (3, 3.0)]
 
 
+def test_a_run_that_begins_in_a_pause_gets_its_chance_at_the_end(
+    folder: Path, database: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tracker, "PAUSE", 100.0)
+    lock = sqlite3.connect(database)
+    lock.execute("begin exclusive")
+    run = MLflowTracker()
+    with pytest.warns(UserWarning, match="database is locked"):
+        assert run.experiment.search_experiments() is None
+    lock.close()
+    run.begin(folder)
+    run.log_metrics({"a": 1.0}, 1)
+    assert query("select * from runs") == []
+    run.finalize("success")
+    assert query("select status from runs") == [("FINISHED",)]
+    assert query(METRICS) == [(1, 1.0)]
+
+
 def test_a_database_that_is_deleted_begins_again_with_every_metric(
     folder: Path, database: Path, empty: Path
 ):

@@ -203,10 +203,10 @@ class MLflowTracker(MLFlowLogger):
     @rank_zero_only
     def _sync(self, work: Callable[[], None] | None = None, last: bool = False) -> None:
         """Tells the server what it does not know, or does `work`; after a failure not at once."""
+        self._begun |= work is None
         began = time.monotonic()
         if began < self._next_attempt and not last:
             return
-        self._begun |= work is None
         try:
             (work or self._send)()
         except Exception as error:  # noqa: BLE001 - the tracking boundary: each store has its own
