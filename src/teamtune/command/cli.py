@@ -57,6 +57,7 @@ class SaveConfig(SaveConfigCallback):
         (pl_module.run_dir / "config.yaml").write_text(text)
         for logger in trainer.loggers:
             if isinstance(logger, MLflowTracker):
+                logger.begin(pl_module.run_dir)
                 logger.log_config(text, yaml.safe_load(text), pl_module.run_dir.name)
                 pl_module.track(logger.run_id)
 
