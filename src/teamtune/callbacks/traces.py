@@ -1,11 +1,11 @@
 """Samples of rollouts to look at: a page in the run folder, and the same as trees of spans."""
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+import time
+from collections.abc import Sequence
+from typing import Any
 
 import lightning as L
-from lightning.pytorch.loggers import MLFlowLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from teamtune import ranks
@@ -13,8 +13,7 @@ from teamtune.callbacks.base import TeamCallback
 from teamtune.experience.page import Page
 from teamtune.experience.plain import plain
 from teamtune.ranges import NonNegativeInt
-
-Span = TypeVar("Span")
+from teamtune.tracking import MLflowTracker, Span
 
 
 class RolloutTraces(TeamCallback):
@@ -50,16 +49,25 @@ class RolloutTraces(TeamCallback):
             return
         draw = self.data.environment.draw
         for task in list(dict.fromkeys(r.task for r in rollouts))[: self.num_tasks]:
-            self.page.add(step, [plain(r, draw) for r in rollouts if r.task == task])
+            shown = [plain(r, draw) for r in rollouts if r.task == task]
+            self.page.add(step, shown)
+            self._trace(trainer, step, shown)
         self._write(trainer)
+
+    def _trace(self, trainer: L.Trainer, step: int, shown: Sequence[dict[str, Any]]) -> None:
+        for logger in (x for x in trainer.loggers if isinstance(x, MLflowTracker)):
+            for rollout in shown:
+                logger.log_trace(
+                    f"{rollout['task']} step {step}", spans(rollout, step, time.time())
+                )
 
     @rank_zero_only
     def _write(self, trainer: L.Trainer) -> None:
         path = self.team.run_dir / "rollouts.html"
         self.page.write(path)
         for logger in trainer.loggers:
-            if isinstance(logger, MLFlowLogger):
-                logger.experiment.log_artifact(logger.run_id, str(path))
+            if isinstance(logger, MLflowTracker):
+                logger.log_file(path)
 
     def state_dict(self) -> dict[str, Any]:
         return {"samples": self.page.samples}
@@ -68,12 +76,11 @@ class RolloutTraces(TeamCallback):
         self.page.samples = list(state_dict["samples"])
 
 
-def spans(rollout: dict[str, Any], span: Callable[..., Span], step: int, started: float) -> Span:
+def spans(rollout: dict[str, Any], step: int, started: float) -> Span:
     """A rollout as a tree of spans: below it its turns, below each the agents that were asked.
 
     Args:
         rollout: Made `plain`.
-        span: Makes one of `name`, `inputs`, `outputs`, `attributes`, `children` and `started`.
         step: At which rollout step it was sampled.
         started: When, in seconds since 1970. Of its parts the record has no times.
     """
@@ -81,7 +88,7 @@ def spans(rollout: dict[str, Any], span: Callable[..., Span], step: int, started
     while pending:
         nth, turn = pending.pop()
         asked = [
-            span(
+            Span(
                 name=group["agent"],
                 inputs={"prompt": group["prompt"]},
                 outputs=group["candidates"],
@@ -93,7 +100,7 @@ def spans(rollout: dict[str, Any], span: Callable[..., Span], step: int, started
         joints = [{k: v for k, v in j.items() if k != "opens"} for j in turn["joints"]]
         node = turn["groups"][0]["node"]
         turns.append(
-            span(
+            Span(
                 name=f"turn {nth}" + (f" of branch {node}" if node else ""),
                 inputs={"state": turn["state"]},
                 outputs=joints,
@@ -103,7 +110,7 @@ def spans(rollout: dict[str, Any], span: Callable[..., Span], step: int, started
             )
         )
         pending += [(nth + 1, j["opens"]) for j in reversed(turn["joints"]) if j["opens"]]
-    return span(
+    return Span(
         name="rollout",
         inputs={"task": rollout["task"]},
         outputs={name: rollout[name] for name in ("success", "return", "levels", "error")},
