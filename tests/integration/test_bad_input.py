@@ -183,7 +183,6 @@ def test_misspelt_classes_are_named_with_the_nearest_right_one(refused, edit, li
 VALUES: list[tuple[str, Any, str]] = [
     (f"{POLICY}.optimizer.init_args.lr", 0, ": got 0.0, allowed: more than 0"),
     (f"{POLICY}.optimizer.init_args.lr", "abc", ": got abc, allowed: a number"),
-    (f"{POLICY}.optimizer.init_args.lr", -1, "Invalid learning rate: -1.0"),
     (f"{POLICY}.max_grad_norm", "much", ": got much, allowed: a number"),
     (f"{POLICY}.model.init_args.vocabulary", "nowhere", ": cannot read 'nowhere'"),
     (f"{POLICY}.model.init_args.num_heads", 3, ": got 3, allowed: a divisor of 32"),
@@ -217,6 +216,11 @@ def test_values_out_of_range_name_the_whole_key(refused, key, value, rest):
     own = key if rest.startswith(":") or ".init_args" not in key else key.rpartition(".")[0]
     assert line.startswith(own if "." in own and "accelerator" not in own else own.split(".")[0])
     assert rest in line
+
+
+def test_what_others_constructors_refuse_names_their_object(refused):
+    line = refused(put(f"{POLICY}.optimizer.init_args.lr", -1))
+    assert line == f"{POLICY}.optimizer: Invalid learning rate: -1.0"
 
 
 def test_the_second_policy_s_fault_is_not_taken_for_the_first_one_s(refused):

@@ -7,8 +7,9 @@ import pytest
 import yaml
 
 from command_line import Config, small_config, write_team
-from teamtune.command.cli import run
-from teamtune.command.overlays import merge, one_line, read_arguments
+from teamtune.command.arguments import read_arguments
+from teamtune.command.cli import one_line, run
+from teamtune.command.overlays import merge
 from teamtune.errors import ConfigError
 
 
