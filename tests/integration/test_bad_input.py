@@ -194,7 +194,7 @@ VALUES: list[tuple[str, Any, str]] = [
     ("data.tasks_per_step", None, ": got null, allowed: a whole number"),
     ("data.tasks_per_step", {"a": 1}, "allowed: a whole number"),
     ("data.tasks_per_step", 0, ": got 0, allowed: 1 or more"),
-    ("data.environment.init_args.size", 1, ": got 1, allowed: 2 or more"),
+    ("data.environment.init_args.size", 1, ": got 1, allowed: 2 to 50"),
     ("rollout.engine.init_args.dtype", "float33", ": got float33, allowed: float32 or bfloat16"),
     ("rollout.sampling.top_p", 0.9, ": got 0.9, allowed for training: 1"),
     ("rollout.sampling.top_k", 5, ": got 5, allowed for training: 0 (off)"),
