@@ -137,7 +137,7 @@ async def _checked(
     _require(set(step.rewards) == set(actions), "rewards are not the acting agents'", task, state)
     low, high = env.reward_range
     for agent, reward in step.rewards.items():
-        for name, value in (("local", reward.local), ("team", reward.team)):
+        for name, value in vars(reward).items():
             inside = math.isfinite(value) and low <= value <= high
             _require(inside, f"{agent}'s {name} reward {value} leaves [{low}, {high}]", task, state)
     _require(_same(step, again), f"two equal transitions differ under {actions}", task, state)

@@ -1,7 +1,7 @@
 """Propose, then play: a first role proposes a list, a planner sees it and gives what is played.
 
-What a list is and what it does to a board, environments add. The proposal moves nothing; each role
-is paid by the change of Phi that its own list makes.
+What a list is and what it does to a board, environments add. The planner is paid by the change of
+Phi that its list makes, the first role, whose list moves nothing, by the change that it would make.
 """
 
 from abc import abstractmethod
@@ -38,9 +38,9 @@ class ProposeAndPlay(Environment[Board], Generic[Board, Plan]):
     """A board that a planner solves by lists, turn by turn, with or without a first role.
 
     Local reward of the planner: the change of Phi. Team reward: 1 when the board is solved. The
-    first role's list moves nothing; its local reward is the progress the list would have made. A
-    malformed answer leaves the board and earns `malformed(state)`; so does a program that fails or
-    prints no list. Programs run in a sandbox and may read the board, as `draw` has it.
+    first role's list moves nothing; its shaping is the progress the list would have made. A
+    malformed answer leaves the board and earns nothing; so does a program that fails or prints no
+    list. Programs run in a sandbox and may read the board, as `draw` has it.
     """
 
     def __init__(self, first_role: FirstRole, prompts: Path, sandbox: Sandbox | None = None):
@@ -79,10 +79,6 @@ class ProposeAndPlay(Environment[Board], Generic[Board, Plan]):
         return False
 
     @abstractmethod
-    def malformed(self, state: Board) -> float:
-        """The local reward of an answer without a list: less than any list earns in `state`."""
-
-    @abstractmethod
     def describe(self, state: Board) -> Mapping[str, Any]:
         """The prompts' variables that tell the board; `proposal` and `alone` come on top."""
 
@@ -111,13 +107,12 @@ class ProposeAndPlay(Environment[Board], Generic[Board, Plan]):
         if plan is None:
             following = self.agents[0] if agent == PLANNER else PLANNER
             after = replace(state, actor=following, proposal=None)
-            reward = Reward(local=self.malformed(state))
-            return Transition(after, {agent: reward}, malformed=(agent,))
+            return Transition(after, {agent: Reward()}, malformed=(agent,))
         played = self.play(state, plan)
         progress = self.potential(played) - self.potential(state)
         if agent != PLANNER:
             after = replace(state, actor=PLANNER, proposal=plan)
-            return Transition(after, {agent: Reward(local=progress)})
+            return Transition(after, {agent: Reward(shaping=progress)})
         solved = self.solved(played)
         over = solved or self.lost(played)
         reward = Reward(local=progress, team=float(solved))

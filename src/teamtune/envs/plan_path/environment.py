@@ -78,7 +78,7 @@ class PlanPath(ProposeAndPlay[PlanPathState, str]):
         self.size = size
         self.obstacle_probability = obstacle_probability
         self.max_moves = max_moves
-        self.reward_range = (-float(max_moves + 1), float(max_moves))
+        self.reward_range = (-float(max_moves), float(max_moves))
 
     def task(self, seed: int, detour: bool = False) -> Task:
         """The board that `seed` stands for: `grid` (rows of `.` and `#`), `start`, `goal`.
@@ -114,9 +114,6 @@ class PlanPath(ProposeAndPlay[PlanPathState, str]):
     def potential(self, state: PlanPathState) -> float:
         to_goal = distances(state.grid, state.goal)
         return -to_goal[state.cell] / to_goal[state.start]
-
-    def malformed(self, state: PlanPathState) -> float:
-        return -(self.max_moves + 1) / distances(state.grid, state.goal)[state.start]
 
     def describe(self, state: PlanPathState) -> Mapping[str, Any]:
         row, column = state.cell
