@@ -15,7 +15,7 @@ CONFIGS = sorted(ROOT.glob("configs/**/*.yaml"))
 
 
 def files_of(config: Path) -> list[Path]:
-    """The files of the command in a header, as far as the file itself; an overlay has others first."""
+    """The files of the command in a header, as far as the file itself; an overlay is the second."""
     own = str(config.relative_to(ROOT))
     before = re.search(rf"--config (\S+) --config {re.escape(own)}", config.read_text())
     return [ROOT / before[1], config] if before else [config]

@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from teamtune.policies.sharding import PARAM_DTYPE
+from teamtune.ranges import Positive
 
 
 class FSDP2Strategy(ModelParallelStrategy):
@@ -25,7 +26,7 @@ class FSDP2Strategy(ModelParallelStrategy):
         self,
         param_dtype: Literal["float32", "bfloat16"] = "float32",
         process_group_backend: str | None = None,
-        timeout_minutes: float = 120.0,
+        timeout_minutes: Positive = 120.0,
     ):
         """
         Args:
