@@ -96,7 +96,6 @@ LAUGHS = "a0: &a0 [x, x]\n" + "\n".join(
         (LAUGHS, "own.yaml: more than 100000 keys and values"),
         ("a: &a [*a]", "own.yaml: more than 100000 keys and values"),
         ("[" * 5000, "own.yaml: nested too deeply"),
-        ("a: 2020-13-45", "own.yaml: month must be in 1..12"),
         ("a: !!python/object:os.system {}", "own.yaml: could not determine a constructor"),
         ("", "own.yaml: expected a mapping of keys"),
     ],
@@ -114,7 +113,8 @@ def test_an_option_that_names_another_class_drops_what_the_old_one_had(tmp_path:
     file = write(
         tmp_path,
         "1.yaml",
-        "data: {val: {class_path: A, init_args: {count: 2}}}\no: {class_path: Adam, init_args: {lr: 1}}",
+        "data: {val: {class_path: A, init_args: {count: 2}}}\n"
+        "o: {class_path: Adam, init_args: {lr: 1}}",
     )
     for options, val, optimizer in (
         (['--data.val={"class_path": "B"}', "--o=SGD"], {"class_path": "B"}, "SGD"),
