@@ -102,6 +102,8 @@ def _nodes(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     else:
         items = enumerate(value) if isinstance(value, list) else ()
     for name, item in items:
+        if name == "dict_kwargs":
+            continue  # nothing in there is built
         yield from _nodes(item, f"{key}.{name}" if key else str(name))
 
 

@@ -36,8 +36,8 @@ def read_file(file: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
     content = _load(file)
     bases = content.pop(BASE, [])
     merged: dict[str, Any] = {}
-    for name in [bases] if isinstance(bases, str) else bases or ():
-        if not isinstance(bases, (str, list)) or not isinstance(name, str):
+    for name in bases if isinstance(bases, list) else [bases]:
+        if not isinstance(name, str):
             raise ConfigError(f"{BASE}: got {bases!r} in {file}, allowed: file names")
         merged = merge(merged, read_file(Path(file).parent / name, [*above, path]))
     return merge(merged, content)

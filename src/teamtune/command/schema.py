@@ -13,6 +13,7 @@ from dataclasses import is_dataclass
 from functools import cache
 from importlib.util import find_spec
 from pkgutil import resolve_name
+from textwrap import shorten
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -40,6 +41,7 @@ UNUSABLE: dict[type, str] = {
 LIMITS = {operator.gt: "above", operator.ge: "of at least", operator.lt: "below"}
 LIMITS |= {operator.le: "of at most"}
 LARGEST = 2**63
+"""More than tensors and timers can hold."""
 
 
 def check(parser: ArgumentParser, values: Mapping[str, Any], strict: bool = False) -> None:
@@ -90,23 +92,20 @@ class _Walk:
         options = list(_options(hint))
         classes = [o for o in options if _is_class(o) or _returned(o)]
         mapping = next((o for o in options if get_origin(o) in (dict, Mapping)), None)
+        items = next((get_args(o)[0] for o in options if _is_list(o)), None)
         if isinstance(value, Mapping) and classes and ("class_path" in value or mapping is None):
             self._object(classes, value, key, default)
         elif isinstance(value, Mapping) and mapping:
             for name, item in value.items():
                 self.value(get_args(mapping)[1], item, _join(key, str(name)))
-        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-            for option in options:
-                items = get_args(option)
-                if items and get_origin(option) not in (dict, Mapping) and not _returned(option):
-                    for index, item in enumerate(value):
-                        self.value(items[0], item, _join(key, str(index)))
-                    break
+        elif isinstance(value, list) and items and any(isinstance(i, Mapping) for i in value):
+            for index, item in enumerate(value):
+                self.value(items, item, _join(key, str(index)))
         elif classes and _is_path(value) and not any(o in (int, float, str) for o in options):
             _load(value, [_returned(c) or c for c in classes], key)
         elif _is_null(value, options) or (self.strict and not _accepts(hint, value)):
             raise _refusal(key, value, _describe(hint))
-        elif _is_huge(value):
+        elif type(value) in (int, float) and not abs(value) < LARGEST:
             raise _refusal(key, value, "a number below 2^63")
 
     def _object(self, classes: list[Any], value: Mapping[str, Any], key: str, default: Any) -> None:
@@ -115,18 +114,19 @@ class _Walk:
         name = value.get("class_path")
         if name is None:
             name = getattr(default, "class_path", None)
-        if name is None and default is None and _has_choices(bases):
+        if name is None and _has_choices(bases):
             raise ConfigError(f"{key}.class_path: missing")
         cls = bases[0] if name is None else _load(name, bases, f"{key}.class_path")
         parser = _parser_of(cls, skip)
         if parser is None or inspect.isabstract(cls):
             return
-        init_args = {} if value.get("init_args") is None else value["init_args"]
+        init_args = value.get("init_args") or {}
         direct = {
             k: v for k, v in value.items() if k not in ("class_path", "init_args", "dict_kwargs")
         }
-        if not isinstance(init_args, Mapping):
-            raise _refusal(f"{key}.init_args", init_args, "a mapping of keys")
+        for part in SPEC[1:]:
+            if not isinstance(value.get(part), Mapping | None):
+                raise _refusal(f"{key}.{part}", value[part], "a mapping of keys")
         known = _names(parser, "")
         for given in direct:
             if name is not None and str(given).removesuffix("+") not in known:
@@ -147,18 +147,14 @@ def _names(parser: Any, prefix: str) -> set[str]:
 
 
 def _refusal(key: str, value: Any, allowed: str) -> ConfigError:
-    return ConfigError(f"{key}: got {'null' if value is None else value}, allowed: {allowed}")
+    got = "null" if value is None else shorten(str(value), 80) or "an empty text"
+    return ConfigError(f"{key}: got {got}, allowed: {allowed}")
 
 
 def _is_null(value: Any, options: list[Any]) -> bool:
     """Whether a value is null where that means nothing; the parser lets it through everywhere."""
     typed = all(get_origin(o) or (inspect.isclass(o) and o is not object) for o in options)
     return value is None and typed and NoneType not in options
-
-
-def _is_huge(value: Any) -> bool:
-    """Whether a number is finite and beyond what tensors and timers can hold."""
-    return type(value) in (int, float) and LARGEST <= abs(value) < math.inf
 
 
 def _has_choices(bases: Sequence[Any]) -> bool:
@@ -210,6 +206,13 @@ def _is_class(hint: Any) -> bool:
     """Whether a value of this type is an object with arguments of its own."""
     plain = not inspect.isclass(hint) or hint.__module__ == "builtins" or get_origin(hint)
     return not plain and get_registered_type(hint) is None
+
+
+def _is_list(hint: Any) -> bool:
+    origin = get_origin(hint)
+    return (
+        inspect.isclass(origin) and issubclass(origin, Iterable) and origin not in (dict, Mapping)
+    )
 
 
 def _is_path(value: Any) -> bool:

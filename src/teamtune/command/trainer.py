@@ -11,7 +11,7 @@ from lightning.fabric.plugins.environments import (
     TorchElasticEnvironment,
 )
 
-from teamtune.errors import ConfigError, nearest
+from teamtune.errors import ConfigError
 
 LAUNCHERS = (TorchElasticEnvironment, SLURMEnvironment, LSFEnvironment, MPIEnvironment)
 MOST_DEVICES = max(16, os.cpu_count() or 1)
@@ -58,6 +58,5 @@ def check_callbacks(callbacks: Any, policies: Sequence[str]) -> None:
         if monitor is not None and not (slash and section in known):
             raise ConfigError(
                 f"trainer.callbacks.{index}.init_args.monitor: got {monitor!r}"
-                f"{nearest(section, known)}, allowed: a metric such as val/success, "
-                f"rollout/failed or {policies[0]}/loss"
+                f", allowed: a metric such as val/success, rollout/failed or {policies[0]}/loss"
             )
