@@ -176,8 +176,9 @@ def test_kl_estimate_is_zero_for_equals_and_unbiased():
 def bonus(sampled_entropy, **settings):
     """How much less the loss is than without the bonus, for one token with an entropy of 1 nat."""
     zero, one = torch.zeros(1), torch.ones(1)
-    batch = TokenBatch(zero, zero, zero, one, entropy=one, sampled_entropy=sampled_entropy)
-    return -float(ATGRPO(entropy_coef=0.2, **settings).loss(batch)[0])
+    tokens = {"weight": zero, "count": one, "sequence": torch.zeros(1, dtype=torch.long)}
+    batch = TokenBatch(zero, zero, zero, **tokens, entropy=one, sampled_entropy=sampled_entropy)
+    return -float(ATGRPO(entropy_coef=0.2, **settings).regularizer(batch)[0])
 
 
 def test_the_entropy_bonus_fades_towards_its_target():

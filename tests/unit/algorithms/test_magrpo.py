@@ -313,15 +313,12 @@ def test_what_cannot_be_compared_dilutes_no_mean_and_equal_returns_do():
     assert weights(found["left", 1, "/0"]) == [0.0, 0.0, 0.0]
     assert weights(found["left", 1, "/1"]) == [0.0, 0.0, 0.0]  # no advantage, nothing to score
     assert weights(found["left", 1, "/2"]) == pytest.approx([1 / 6] * 3)
-    found = credited(game, JointSampler(3, 2), kl_coef=0.1)
-    assert weights(found["left", 1, "/0"]) == [0.0, 0.0, 0.0]
-    assert weights(found["left", 1, "/1"]) == pytest.approx([1 / 6] * 3)
     algorithm = MAGRPO()
     groups = [found["left", 1, f"/{j}"] for j in range(3)]
     assert algorithm.trainable(groups) == groups[1:]
-    found = credited(game, JointSampler(3, 2), reduction="token_mean", kl_coef=0.1)
-    assert weights(found["left", 1, "/0"]) == [0.0] * 3
-    assert weights(found["left", 1, "/1"]) == weights(found["left", 0, ""]) == [1.0] * 3
+    found = credited(game, JointSampler(3, 2), reduction="token_mean")
+    assert weights(found["left", 1, "/0"]) == weights(found["left", 1, "/1"]) == [0.0] * 3
+    assert weights(found["left", 0, ""]) == [1.0] * 3
 
 
 def test_denominators_count_tasks_or_tokens_and_add_up():
@@ -340,7 +337,8 @@ def test_denominators_count_tasks_or_tokens_and_add_up():
 
 def batch(**tensors: Sequence[float]) -> TokenBatch:
     values = {k: torch.tensor(v) for k, v in tensors.items()}
-    return TokenBatch(**{"sampling_logprobs": torch.zeros(2), **values})
+    tokens = {"count": torch.tensor([1.0, 2.0]), "sequence": torch.tensor([0, 1])}
+    return TokenBatch(**{"sampling_logprobs": torch.zeros(2), **tokens, **values})
 
 
 def test_losses_of_two_tokens():
@@ -362,9 +360,10 @@ def test_losses_of_two_tokens():
     assert float(sums["clip_frac"]) == 3.5
     assert "clip_frac" not in MAGRPO(ratio=True).loss(batch(**tokens))[1]
     tokens["ref_logprobs"] = [-0.5, -1.0]
-    kl = 3 * (2.718281828 - 2)  # exp(1) - 1 - 1 for the second token
-    assert loss(kl_coef=0.1) == pytest.approx(loss() + 0.1 * kl)
-    assert float(MAGRPO(kl_coef=0.1).loss(batch(**tokens))[1]["ref_kl"]) == pytest.approx(kl)
+    kl = 2 * (2.718281828 - 2)  # exp(1) - 1 - 1 for the second token, which two candidates share
+    assert loss(kl_coef=0.1) == loss()
+    term, sums = MAGRPO(kl_coef=0.1).regularizer(batch(**tokens))
+    assert float(term) == pytest.approx(0.1 * kl) and float(sums["ref_kl"]) == pytest.approx(kl)
 
 
 def tree(task: str, seed: int = 0, policies: str = "ab") -> Rollout:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from teamtune.envs import PlanPath, check_env
+from teamtune.envs import PlanPath, Reward, check_env
 from teamtune.envs.plan_path import DetourTasks, NoisySolver
 from teamtune.envs.plan_path.board import around, distances, is_free, walk
 from teamtune.errors import ConfigError
@@ -58,8 +58,8 @@ def test_a_proposal_moves_nothing_and_is_paid_by_its_would_be_progress():
     environment = env()
     first = play(environment, environment.reset(BOARD), "L D")[0]
     assert first.state.cell == (0, 1)
-    assert first.rewards["proposer"].local == pytest.approx(2 / 5)
-    assert first.rewards["proposer"].team == 0
+    assert first.rewards["proposer"].shaping == pytest.approx(2 / 5)
+    assert first.rewards["proposer"].team == first.rewards["proposer"].local == 0
     assert not first.done
     assert "L D" in environment.observe(first.state, "planner")[-1]["content"]
 
@@ -82,14 +82,12 @@ def test_doing_and_undoing_pays_nothing():
     assert sum(s.rewards["planner"].local for s in steps) == pytest.approx(0)
 
 
-def test_a_malformed_answer_earns_less_than_any_list_and_leaves_the_position():
+def test_a_malformed_answer_earns_nothing_and_leaves_the_position():
     environment = env(first_role="none", max_moves=3)
     state = environment.reset(BOARD)
-    lists = ["".join(m) for n in (1, 2, 3) for m in itertools.product("UDLR", repeat=n)]
-    worst = min(play(environment, state, text)[0].rewards["planner"].local for text in lists)
     for text in ("", "go left", "L, X", "🙂", "Moves:"):
         step = play(environment, state, text)[0]
-        assert step.rewards["planner"].local < worst
+        assert step.rewards["planner"] == Reward()
         assert step.state.cell == state.cell and not step.done
         assert step.malformed == ("planner",)
 
@@ -197,7 +195,7 @@ def test_a_tool_proposes_what_its_program_prints(tooled):
         tooled, tooled.reset(BOARD), SEARCH, "L D", fenced("print(['D', 'R', 'R'])"), "D R R"
     )
     assert (first.state.proposal, again.state.proposal) == ("LDDR", "DRR")  # four at most
-    assert first.rewards["tool"].local == pytest.approx(4 / 5)
+    assert first.rewards["tool"].shaping == pytest.approx(4 / 5)
     assert (first.state.cell, moved.state.cell, first.malformed) == ((0, 1), (1, 0), ())
     assert "L D D R" in tooled.observe(first.state, "planner")[-1]["content"]
     assert "S" in tooled.observe(moved.state, "tool")[-1]["content"]
@@ -209,9 +207,8 @@ FAILING = ["print(1 / 0)", "moves = 'L'", "print('L')\n1 / 0", "while True: pass
 
 @pytest.mark.parametrize("answer", ["L D", "", *map(fenced, FAILING)])
 def test_a_program_that_fails_or_prints_no_list_is_malformed(tooled, answer):
-    worst = play(tooled, tooled.reset(BOARD), fenced("print('R R R R')"))[0].rewards["tool"].local
     step = play(tooled, tooled.reset(BOARD), answer)[0]
-    assert step.malformed == ("tool",) and step.rewards["tool"].local < worst
+    assert step.malformed == ("tool",) and step.rewards["tool"] == Reward()
     assert (step.state.cell, step.state.proposal, step.done) == ((0, 1), None, False)
 
 

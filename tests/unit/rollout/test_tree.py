@@ -55,8 +55,9 @@ def test_every_agent_and_turn_is_a_complete_group_on_the_state_that_was_carried_
             steps = [asyncio.run(env.transition(state, {agent: c.text})) for c in group.candidates]
             for c, step in zip(group.candidates, steps):
                 reward = step.rewards[agent]
-                assert (c.reward_local, c.reward_team) == (reward.local, reward.team)
-                assert c.reward == 0.5 * reward.team + reward.local
+                local = reward.local + reward.shaping
+                assert (c.reward_local, c.reward_team) == (local, reward.team)
+                assert c.reward == 0.5 * reward.team + local
             (chosen,) = [k for k, c in enumerate(group.candidates) if c.selected]
             assert group.candidates[chosen].reward == max(c.reward for c in group.candidates)
             state, success = steps[chosen].state, steps[chosen].success

@@ -130,7 +130,7 @@ def test_a_candidates_weight_counts_as_that_many_copies(folder: Path):
             first = g.candidates[0]
             first.weight = 3.0 / copies
             g.candidates += [copy.copy(first) for _ in range(copies - 1)]
-        algorithm = ATGRPO(entropy_coef=0.1)
+        algorithm = ATGRPO()
         algorithm.denominator = lambda groups: 50.0  # type: ignore[method-assign]
         policy = built_policy(folder)
         metrics = train({"team": policy}, {"team": groups}, algorithm)
