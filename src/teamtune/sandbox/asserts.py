@@ -10,10 +10,10 @@ import builtins
 from dataclasses import dataclass
 from functools import lru_cache
 
-from teamtune.sandbox.constants import constant, is_constant
+from teamtune.sandbox.constants import Constants
 from teamtune.sandbox.judges import Comparison, IsClose, Judge, Near, Truth
-from teamtune.sandbox.syntax_tree import parse_tree
-from teamtune.sandbox.values import Refused, encode
+from teamtune.sandbox.syntax_tree import LONGEST_TEST, parse_tree
+from teamtune.sandbox.values import encode
 
 _BUILTINS = frozenset(dir(builtins))
 _CONVERSIONS = frozenset(
@@ -26,7 +26,7 @@ _ISCLOSE = ("math.isclose", "isclose")
 
 
 _CACHED = 8192
-"""Asserts whose parts are kept: the candidates of a group are all tried on the same ones."""
+"""Asserts whose parts are kept: many programs are tried on the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +39,24 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Assert:
-    """A test: all `parts` must hold. Without parts `inside` runs as it is, unprotected."""
+    """A test: all `parts` must hold."""
 
-    parts: tuple[Part, ...] = ()
-    inside: str = ""
+    parts: tuple[Part, ...]
     prelude: str = ""
     """Statements before the assert; they run in the program's process."""
 
-    @property
-    def protected(self) -> bool:
-        return bool(self.parts)
-
 
 @lru_cache(_CACHED)
-def take_apart(source: str) -> Assert:
+def take_apart(source: str) -> Assert | None:
     """The parts of one assert statement, which may have other statements before it.
 
-    Whatever cannot be taken apart, loops for instance, is run inside; so is what does not parse,
-    which then fails there.
+    None for what does not come apart, loops for instance, and for what is no assert: only the
+    program's own process could decide it.
     """
     try:
-        body = parse_tree(source).body
+        body = parse_tree(source, longest=LONGEST_TEST).body
         if not body or not isinstance(body[-1], ast.Assert):
-            return Assert(inside=source)
+            return None
         prelude = body[:-1]
         own = {name.id for step in prelude for name in ast.walk(step) if isinstance(name, ast.Name)}
         own |= {step.name for step in prelude if isinstance(step, ast.FunctionDef | ast.ClassDef)}
@@ -69,22 +64,9 @@ def take_apart(source: str) -> Assert:
         parts = _Splitter(frozenset(own)).split(body[-1].test)
         for part in parts or ():
             part.judge.size()
-    except (SyntaxError, ValueError, RecursionError, MemoryError, Refused):
-        return Assert(inside=source)
-    if not parts:
-        return Assert(inside=source)
-    return Assert(tuple(parts), prelude=ast.unparse(ast.Module(prelude, [])))
-
-
-@lru_cache(_CACHED)
-def can_fail(source: str) -> bool:
-    """Whether a test asserts, raises or has a call as a statement; what does not parse fails."""
-    try:
-        nodes = list(ast.walk(parse_tree(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True
-    calls = (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in nodes)
-    return any(calls) or any(isinstance(node, ast.Assert | ast.Raise) for node in nodes)
+        return None
+    return Assert(tuple(parts), ast.unparse(ast.Module(prelude, []))) if parts else None
 
 
 def _aliases(step: ast.stmt) -> list[ast.alias]:
@@ -96,6 +78,8 @@ class _Splitter:
 
     def __init__(self, own: frozenset[str]):
         self._own = own
+        constants = Constants()
+        self._has, self._value = constants.has, constants.value
 
     def split(self, test: ast.expr) -> list[Part] | None:
         """The parts that must all hold, or None where the shipped values would not decide."""
@@ -105,6 +89,12 @@ class _Splitter:
                 return None if None in found else [part for parts in found for part in parts or ()]
             case ast.UnaryOp(op=ast.Not(), operand=operand) if self._is_answer(operand):
                 return [_truth(operand, False)]
+            case ast.Compare(
+                left=ast.Compare() | ast.UnaryOp(op=ast.Not()) as inner,
+                ops=[ast.Eq() | ast.Is()],
+                comparators=[ast.Constant(value=True)],
+            ):
+                return self.split(inner)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._near(left, op, right) or self._comparison(left, op, right)
             case ast.Call(func=func) if ast.unparse(func) in _ISCLOSE:
@@ -115,9 +105,9 @@ class _Splitter:
 
     def _comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> list[Part] | None:
         for value, expected, first in ((left, right, False), (right, left, True)):
-            if not is_constant(expected):
+            if not self._has(expected):
                 continue
-            wanted = constant(expected)
+            wanted = self._value(expected)
             one_bit = any(wanted is bit for bit in _ONE_BIT)
             if isinstance(op, ast.Is | ast.IsNot) and not one_bit:
                 return None
@@ -136,8 +126,8 @@ class _Splitter:
             case _:
                 return None
         for value, expected in ((a, b), (b, a)):
-            if is_constant(expected) and is_constant(right) and self._is_observable(value):
-                judge = Near(constant(expected), constant(right), type(op).__name__)
+            if self._has(expected, right) and self._is_observable(value):
+                judge = Near(self._value(expected), self._value(right), type(op).__name__)
                 return [Part(ast.unparse(value), judge)]
         return None
 
@@ -150,12 +140,12 @@ class _Splitter:
         options = {word.arg: word.value for word in test.keywords}
         if not options.keys() <= {"rel_tol", "abs_tol"}:
             return None
-        if not all(is_constant(option) for option in options.values()):
+        if not self._has(*options.values()):
             return None
-        given = {str(name): constant(option) for name, option in options.items()}
+        given = {str(name): self._value(option) for name, option in options.items()}
         for value, expected in ((a, b), (b, a)):
-            if is_constant(expected) and self._is_observable(value):
-                return [Part(ast.unparse(value), IsClose(constant(expected), **given))]
+            if self._has(expected) and self._is_observable(value):
+                return [Part(ast.unparse(value), IsClose(self._value(expected), **given))]
         return None
 
     def _is_answer(self, node: ast.expr) -> bool:
@@ -165,10 +155,16 @@ class _Splitter:
         """
         match node:
             case ast.Call(func=ast.Name(id=name)):
-                return self._is_programs(name) or (name not in _CONVERSIONS and _is_closed(node))
+                return self._is_programs(name) or (
+                    name not in _CONVERSIONS and self._is_closed(node)
+                )
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id=name)))):
                 return self._is_programs(name) and name[:1].isupper()
         return False
+
+    def _is_closed(self, call: ast.Call) -> bool:
+        """Only constants as arguments; a builtin's name may be one that the program redefines."""
+        return self._has(*call.args, *(word.value for word in call.keywords))
 
     def _is_programs(self, name: str) -> bool:
         return name not in _BUILTINS and name not in self._own
@@ -178,9 +174,9 @@ class _Splitter:
         see = self._is_observable
         match node:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
-                if name in _CONVERSIONS and not _is_closed(node):
-                    return all(map(see, args)) and all(is_constant(k.value) for k in keywords)
-                return self._is_programs(name) or _is_closed(node)
+                if name in _CONVERSIONS and not self._is_closed(node):
+                    return all(map(see, args)) and self._has(*(k.value for k in keywords))
+                return self._is_programs(name) or self._is_closed(node)
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
                 return see(value) and not attr.startswith("__")
             case ast.Attribute(value=value) | ast.UnaryOp(op=ast.USub(), operand=value):
@@ -193,12 +189,7 @@ class _Splitter:
                 return see(item) and not any(loop.ifs for loop in loops)
             case ast.Name(id=name):
                 return name not in self._own
-        return is_constant(node)
-
-
-def _is_closed(call: ast.Call) -> bool:
-    """Only constants as arguments; a builtin's name is then one that the program may redefine."""
-    return all(map(is_constant, call.args)) and all(is_constant(k.value) for k in call.keywords)
+        return self._has(node)
 
 
 def _truth(node: ast.expr, wanted: bool) -> Part:

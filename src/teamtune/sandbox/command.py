@@ -12,7 +12,6 @@ _FLAGS = ("-S", "-P", "-s", "-B", "-X", "utf8")
 """No site-packages, no folder of the script on the path, no user site, no byte code, UTF-8."""
 ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 """All the server sees. Sets of strings have one order, so a program's verdict is the same twice."""
-BOXED_SCRATCH = "/tmp"
 _SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -27,8 +26,15 @@ def plain_command(settings: str) -> list[str]:
     return [interpreter(), *_FLAGS, str(Path(__file__).parent / "server" / "boot.py"), settings]
 
 
-def boxed_command(bubblewrap: str, settings: str, scratch_bytes: int) -> list[str]:
-    """The same in namespaces of its own, which hold nothing but the interpreter and our server."""
+def boxed_command(bubblewrap: str, settings: str, folder: str, disk: int) -> list[str]:
+    """The same in namespaces of its own, which hold nothing but the interpreter and our server.
+
+    Args:
+        bubblewrap: Path of `bwrap`.
+        settings: For the server.
+        folder: Its folder, see `Folder`; the box is read-only but for `scratch` in it.
+        disk: Bytes that fit there.
+    """
     command = [bubblewrap, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     command += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
     if os.geteuid() == 0:  # the server leaves root by itself, for a user of its own
@@ -36,18 +42,19 @@ def boxed_command(bubblewrap: str, settings: str, scratch_bytes: int) -> list[st
             command += ["--cap-add", capability]
     else:
         command += ["--unshare-user"]
-    needed = _needed()
-    folders = {parent for path in needed for parent in Path(path).parents[:-1]}
-    for folder in sorted(folders):  # bubblewrap's own would be closed to other users
-        command += ["--perms", "0755", "--dir", str(folder)]
+    needed = [*_needed(), folder]
+    parents = {parent for path in needed for parent in Path(path).parents[:-1]}
+    for parent in sorted(parents):  # bubblewrap's own would be closed to other users
+        command += ["--perms", "0755", "--dir", str(parent)]
     for path in needed:
         command += ["--ro-bind", path, path]
     for hidden in (f"{_standard_library()}/{name}" for name in _INSTALLED):
         if os.path.isdir(hidden):  # it may hold a benchmark with its answers
             command += ["--tmpfs", hidden]
-    command += ["--dev", "/dev", "--size", str(scratch_bytes), "--tmpfs", BOXED_SCRATCH]
-    command += ["--proc", "/proc", "--chdir", BOXED_SCRATCH, "--", *plain_command(settings)]
-    return command
+    scratch = os.path.join(folder, "scratch")
+    command += ["--size", str(disk), "--tmpfs", scratch, "--dev", "/dev", "--proc", "/proc"]
+    command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", scratch, "--"]
+    return command + plain_command(settings)
 
 
 def _needed() -> list[str]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 MAX_CHANNEL = 4 << 20
 """Bytes that one program may send on the private channel."""
 _CHUNK = 1 << 16
-Probe = tuple[str, str, str]
-"""Statements to run first, `value` or `inside`, and the expression or the statements."""
+Probe = tuple[str, str]
+"""Statements to run first, and the expression whose value is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Ending:
     """How the child ended, and all that it wrote."""
 
     why: str
-    """exit, signal, timeout, disk, stopped."""
+    """exit, signal, timeout, disk, stopped, died (its server did)."""
     code: int
     seconds: float
     stdout: bytes

@@ -22,7 +22,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 }
 _BASE_SIZE, _SIZE_FACTOR = 1 << 16, 32
 """Longest text that is decoded: a value much larger than the expected one cannot equal it, and
-decoding one that was made to be slow (sets of colliding numbers) would hold up the trainer."""
+decoding one that was made to be slow (sets of colliding numbers) would hold up the caller."""
 
 
 class Judge(Protocol):

@@ -1,5 +1,6 @@
 """Workers for any thread to borrow; started when first needed, replaced when they die."""
 
+import logging
 import os
 import queue
 import threading
@@ -8,9 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 from teamtune.errors import ConfigError
 from teamtune.sandbox.command import find_bubblewrap
+from teamtune.sandbox.folder import sweep
 from teamtune.sandbox.job import Ending, Job
 from teamtune.sandbox.server.limits import Limits
 from teamtune.sandbox.worker import Worker, WorkerDied
+
+_LOG = logging.getLogger(__name__)
+_TRIES = 3
+
+
+class SandboxFailed(RuntimeError):
+    """The sandbox's own failure, which says nothing about the program: no server starts."""
 
 
 class Pool:
@@ -27,16 +36,19 @@ class Pool:
         self.owner = os.getpid()
         self.threads = ThreadPoolExecutor(size, thread_name_prefix="sandbox")
         self._limits, self._required = limits, required
-        self._bubblewrap = bubblewrap
+        path = find_bubblewrap() if bubblewrap else None
+        self._ways = [path, None] if path else [None]
+        self._has_started = False
         self._places: queue.LifoQueue[Worker | None] = queue.LifoQueue()
         for _ in range(size):
             self._places.put(None)
+        sweep()
         self._alive: set[Worker] = set()
         self._lock = threading.Lock()
         self.close = weakref.finalize(self, _close_all, self._alive, self.threads, self.owner)
 
     def protections(self) -> dict[str, str]:
-        """What holds in a worker of this pool. Raises ConfigError."""
+        """What holds in a worker of this pool. Raises as `_start`."""
         worker = self._places.get()
         try:
             worker = worker or self._start()
@@ -45,7 +57,7 @@ class Pool:
             self._places.put(worker)
 
     def run(self, job: Job, limits: Limits) -> Ending:
-        """Runs one program on a free worker, waiting for one. Raises WorkerDied, ConfigError."""
+        """Runs one program on a free worker, waiting for one. Raises WorkerDied and as `_start`."""
         worker = self._places.get()
         try:
             worker = worker or self._start()
@@ -64,15 +76,26 @@ class Pool:
             return sorted(worker.pid for worker in self._alive)
 
     def _start(self) -> Worker:
-        try:
-            worker = Worker(self._limits, find_bubblewrap() if self._bubblewrap else None)
-        except WorkerDied as error:
-            raise ConfigError(f"sandbox: its server does not start here ({error})") from error
+        """A new worker. Raises ConfigError where none ever started, SandboxFailed afterwards."""
+        last: Exception | None = None
+        for bubblewrap in self._ways:
+            try:
+                worker = Worker(self._limits, bubblewrap)
+            except (WorkerDied, OSError) as error:
+                last = error
+                continue
+            break
+        else:
+            kind = SandboxFailed if self._has_started else ConfigError
+            raise kind(f"sandbox: its server does not start here ({last})") from last
+        if last is not None and self._ways[0] != bubblewrap:
+            _LOG.warning("sandbox: goes without bubblewrap, where its server ends: %s", last)
+        self._has_started, self._ways = True, [bubblewrap] * _TRIES
         missing = [name for name in self._required if name not in worker.protections]
         if missing:
             worker.close()
             raise ConfigError(
-                f"sandbox: no {', '.join(missing)} limit here, got: "
+                f"sandbox: no limit here on {', '.join(missing)}, but on "
                 f"{', '.join(sorted(worker.protections))}; install bubblewrap or run on Linux 5.13 "
                 "or later, or set allow_unprotected: true to run programs all the same"
             )

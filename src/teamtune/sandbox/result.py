@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Status = Literal["passed", "failed", "error", "timeout", "memory", "killed"]
-Verdict = Literal["passed", "failed", "error", "not run"]
+Verdict = Literal["passed", "failed", "error", "not run", "not counted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +13,8 @@ class SandboxResult:
 
     `status`: passed (it ran to its end; with tests, all of them hold), failed (it ran and a test
     does not hold), error (it raised, did not compile, left before its end, or wrote into the
-    private channel), timeout, memory (it ran out of it), killed (by a signal, or for too much
-    output or too many files).
+    private channel), timeout, memory (it ran out of it), killed (by a signal, for too much output
+    or too many files, or together with its server).
     """
 
     status: Status
@@ -23,16 +23,15 @@ class SandboxResult:
     error: str = ""
     """One line on why it did not pass; the program's own words, so untrusted text."""
     verdicts: tuple[Verdict, ...] = ()
-    """One per assert, in order."""
-    unprotected: tuple[int, ...] = ()
-    """Indices of asserts that had to be decided in the program's own process, which can cheat."""
+    """One per assert, in order. Not counted: only the program's own process could have decided it,
+    which can cheat."""
     seconds: float = 0.0
     """Wall-clock time of the program, without waiting for a free worker."""
 
     @property
     def total(self) -> int:
-        """How many asserts there were."""
-        return len(self.verdicts)
+        """How many asserts count."""
+        return len(self.verdicts) - self.verdicts.count("not counted")
 
     @property
     def passed(self) -> int:

@@ -10,6 +10,8 @@ from teamtune.sandbox.result import SandboxResult, Status, Verdict
 from teamtune.sandbox.transcript import Forged, Step, Transcript, read_transcript
 from teamtune.sandbox.values import Refused
 
+_NOT_COUNTED: tuple[Verdict, str] = ("not counted", "")
+
 
 def score_run(ending: Ending) -> SandboxResult:
     """The result of a script: passed where it ran to its end and said so."""
@@ -20,18 +22,16 @@ def score_run(ending: Ending) -> SandboxResult:
     return _finished(ending, transcript) or _result(ending, "passed")
 
 
-def score_asserts(ending: Ending, tests: Sequence[Assert]) -> SandboxResult:
-    """The result of a tested program. What was not reached has the verdict `not run`."""
-    count = sum(max(1, len(test.parts)) for test in tests)
-    unprotected = tuple(index for index, test in enumerate(tests) if not test.protected)
+def score_asserts(ending: Ending, tests: Sequence[Assert | None]) -> SandboxResult:
+    """The result of a tested program; None is a test that does not count."""
+    count = sum(len(test.parts) for test in tests if test)
     try:
         transcript = read_transcript(ending.channel, count)
-        steps = iter(transcript.steps[1:])
-        judged = [_judge(test, steps) for test in tests]
     except Forged as error:
-        nothing: list[Verdict] = ["not run"] * len(tests)
-        result = _broken(ending, error)
-        return replace(result, verdicts=tuple(nothing), unprotected=unprotected)
+        nothing: list[Verdict] = ["not run" if test else "not counted" for test in tests]
+        return replace(_broken(ending, error), verdicts=tuple(nothing))
+    steps = iter(transcript.steps[1:])
+    judged = [_judge(test, steps) if test else _NOT_COUNTED for test in tests]
     ended = _finished(ending, transcript)
     if ended is None:
         why = next((f"assert {i}: {why}" for i, (_, why) in enumerate(judged) if why), "")
@@ -39,31 +39,24 @@ def score_asserts(ending: Ending, tests: Sequence[Assert]) -> SandboxResult:
         if why and any(step.memory for step in transcript.steps):
             status = "memory"
         ended = _result(ending, status, why)
-    return replace(ended, verdicts=tuple(v for v, _ in judged), unprotected=unprotected)
+    return replace(ended, verdicts=tuple(verdict for verdict, _ in judged))
 
 
 def _judge(test: Assert, steps: Iterator[Step]) -> tuple[Verdict, str]:
-    """The verdict on one test and why it does not hold; takes its steps. Raises Forged."""
-    taken = [next(steps, None) for _ in range(max(1, len(test.parts)))]
-    for index, step in enumerate(taken):
+    """The verdict on one test and why it does not hold; takes its steps."""
+    taken = [next(steps, None) for _ in test.parts]
+    for part, step in zip(test.parts, taken):
         if step is None:
             return "not run", "not run"
         if step.kind == "raised":
-            return ("failed" if _is_assertion(step, test) else "error"), step.error
-        if (step.kind == "held") is test.protected:
-            raise Forged("a value where none was asked for, or none where one was")
-        if test.protected:
-            try:
-                held, why = decide(test.parts[index].judge, step.payload)
-            except Refused as error:
-                return "error", str(error)
-            if not held:
-                return "failed", why
+            return "error", step.error
+        try:
+            held, why = decide(part.judge, step.payload)
+        except Refused as error:
+            return "error", str(error)
+        if not held:
+            return "failed", why
     return "passed", ""
-
-
-def _is_assertion(step: Step, test: Assert) -> bool:
-    return not test.protected and "AssertionError" in step.error
 
 
 def _finished(ending: Ending, transcript: Transcript) -> SandboxResult | None:
@@ -74,6 +67,8 @@ def _finished(ending: Ending, transcript: Transcript) -> SandboxResult | None:
         return _result(ending, "timeout", "the time limit")
     if ending.why == "disk":
         return _result(ending, "killed", "too many or too large files")
+    if ending.why == "died":
+        return _result(ending, "killed", "its server died under it, twice")
     first = transcript.steps[0] if transcript.steps else None
     if first is not None and first.kind == "raised":
         return _result(ending, "memory" if first.memory else "error", first.error)

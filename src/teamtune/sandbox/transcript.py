@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["value", "held", "raised"]
+Kind = Literal["loaded", "value", "raised"]
 _RAISED = re.compile(rb"raised (memory|error) (.*)")
 
 
@@ -45,16 +45,16 @@ def read_transcript(data: bytes, probes: int) -> Transcript:
         data: Everything that was read.
         probes: How many expressions the child was given.
     """
-    lines = data.split(b"\n")[:-1]
+    lines = data.split(b"\n", probes + 3)[:-1]  # one more than an honest child has to say
     done = bool(lines) and lines[-1] == b"done"
     steps = [_step(line) for line in (lines[:-1] if done else lines)]
     if not steps:
         if done:
             raise Forged("done before the program was loaded")
         return Transcript((), False)
-    if steps[0].kind == "value" or any(step.payload == b"loaded" for step in steps[1:]):
+    if steps[0].kind == "value" or any(step.kind == "loaded" for step in steps[1:]):
         raise Forged("steps out of order")
-    loaded = steps[0].kind == "held"
+    loaded = steps[0].kind == "loaded"
     most = probes + 1 if loaded else 1
     if len(steps) > most or (done and len(steps) != most) or (done and not loaded):
         raise Forged("more or fewer steps than there were to do")
@@ -63,9 +63,7 @@ def read_transcript(data: bytes, probes: int) -> Transcript:
 
 def _step(line: bytes) -> Step:
     if line == b"loaded":
-        return Step("held", b"loaded")
-    if line == b"held":
-        return Step("held")
+        return Step("loaded")
     if line.startswith(b"value "):
         return Step("value", line[6:])
     if match := _RAISED.fullmatch(line):

@@ -6,10 +6,16 @@ rest is an object with one tag. Floats travel as hexadecimal, so nothing is roun
 
 import json
 from collections import Counter, OrderedDict, defaultdict
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 _SMALL = 1 << 63
-_BASES = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
+_VIEWS: dict[type, str] = {type(getattr({}, view)()): view for view in ("keys", "values", "items")}
+_BASES: tuple[type, ...] = (
+    *(bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset),
+    *(Fraction, Decimal, *_VIEWS),
+)
 _AS_DICT = (Counter, OrderedDict, defaultdict)
 _SEQUENCES: dict[type, str] = {tuple: "t", set: "s", frozenset: "z"}
 _FROM_TAG = {tag: kind for kind, tag in _SEQUENCES.items()}
@@ -35,7 +41,7 @@ def decode(text: str | bytes) -> Any:
     """The value that `encode` wrote. Raises Refused for anything else, and never runs code."""
     try:
         return _unpack(json.loads(text, parse_float=_no_number, parse_constant=_no_number))
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
         raise Refused(f"not an encoded value ({type(error).__name__})") from None
 
 
@@ -63,8 +69,14 @@ def _pack(value: Any) -> Any:
         return {"f": float.hex(value)}
     if base is complex:
         return {"c": [value.real.hex(), value.imag.hex()]}
-    if base is bytes:
-        return {"b": bytes.hex(value)}
+    if base is bytes or base is bytearray:
+        return {"b" if base is bytes else "a": base.hex(value)}
+    if base is Fraction:
+        return {"q": [_pack(value.numerator), _pack(value.denominator)]}
+    if base is Decimal:
+        return {"m": Decimal.__str__(value)}
+    if base in _VIEWS:
+        return {_VIEWS[base]: [_pack(item) for item in value]}
     if base is list:
         return [_pack(item) for item in list.__iter__(value)]
     if base is dict:
@@ -91,6 +103,17 @@ def _unpack(tree: Any) -> Any:
         return int(body, 16)
     if tag == "b" and isinstance(body, str):
         return bytes.fromhex(body)
+    if tag == "a" and isinstance(body, str):
+        return bytearray.fromhex(body)
+    if tag == "q" and isinstance(body, list) and len(body) == 2:
+        return Fraction(_unpack(body[0]), _unpack(body[1]))
+    if tag == "m" and isinstance(body, str):
+        return Decimal(body)
+    if tag in _VIEWS.values() and isinstance(body, list):
+        items = [_unpack(item) for item in body]
+        if tag == "keys":
+            return dict.fromkeys(items).keys()
+        return dict(items).items() if tag == "items" else dict(enumerate(items)).values()
     if tag == "c" and isinstance(body, list) and len(body) == 2:
         return complex(float.fromhex(body[0]), float.fromhex(body[1]))
     raise Refused(f"unknown tag {tag!r}")

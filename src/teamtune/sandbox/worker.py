@@ -3,19 +3,15 @@
 import itertools
 import json
 import select
-import shutil
 import socket
 import subprocess
 import tempfile
 import time
-from typing import Any
+from contextlib import ExitStack
+from typing import IO, Any
 
-from teamtune.sandbox.command import (
-    BOXED_SCRATCH,
-    ENVIRONMENT,
-    boxed_command,
-    plain_command,
-)
+from teamtune.sandbox.command import ENVIRONMENT, boxed_command, plain_command
+from teamtune.sandbox.folder import Folder
 from teamtune.sandbox.job import Ending, Job
 from teamtune.sandbox.server.limits import Limits
 
@@ -48,45 +44,59 @@ class Worker:
 
         Raises:
             WorkerDied: It did not start; the message has its last words.
+            OSError: There is no room for its folder, or no process to be had.
         """
-        self._scratch = "" if bubblewrap else tempfile.mkdtemp(prefix="teamtune-sandbox-")
-        uid = _FIRST_UID + next(_numbers) % _UIDS
+        self._folder = Folder()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process: subprocess.Popen[bytes] | None = None
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            with theirs, tempfile.TemporaryFile() as words:
+                self._process = self._start(limits, bubblewrap, theirs.fileno(), words)
+                theirs.close()  # so that its end is noticed here
+                hello = self._hello(words)
+            undo.pop_all()
+        self._folder.bare()
+        self.protections: dict[str, str] = hello["protections"]
+
+    def _start(
+        self, limits: Limits, bubblewrap: str | None, control: int, words: IO[bytes]
+    ) -> subprocess.Popen[bytes]:
         settings = json.dumps(
             {
-                "scratch": self._scratch or BOXED_SCRATCH,
-                "uid": uid,
+                "folder": self._folder.path,
+                "uid": _FIRST_UID + next(_numbers) % _UIDS,
                 "bubblewrap": bubblewrap is not None,
                 "limits": limits,
             }
         )
         command = plain_command(settings)
         if bubblewrap:
-            command = boxed_command(bubblewrap, settings, 2 * limits.disk)
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, tempfile.TemporaryFile() as words:
-            self._process = subprocess.Popen(
-                command,
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=words,
-                env=ENVIRONMENT,
-                cwd="/",
-                close_fds=True,
-                start_new_session=True,  # Ctrl-C is for the trainer
-            )
-            theirs.close()  # so that its end is noticed here
-            try:
-                hello = self._receive(_START_SECONDS)
-            except WorkerDied:
-                self.close()
-                words.seek(0)
-                last = words.read()[-400:].decode("utf-8", "replace").strip().splitlines()
-                raise WorkerDied(last[-1] if last else "the server ended at once") from None
-        self.protections: dict[str, str] = hello["protections"]
+            command = boxed_command(bubblewrap, settings, self._folder.path, limits.disk)
+        return subprocess.Popen(
+            command,
+            stdin=control,
+            stdout=subprocess.DEVNULL,
+            stderr=words,
+            env=ENVIRONMENT,
+            cwd="/",
+            close_fds=True,
+            start_new_session=True,  # Ctrl-C is for the caller
+        )
+
+    def _hello(self, words: IO[bytes]) -> dict[str, Any]:
+        """The server's first message, or WorkerDied with its last words."""
+        try:
+            return self._receive(_START_SECONDS)
+        except WorkerDied:
+            words.seek(0)
+            last = words.read()[-400:].decode("utf-8", "replace").strip().splitlines()
+            raise WorkerDied(last[-1] if last else "the server ended at once") from None
 
     @property
     def pid(self) -> int:
         """Process id of the server (of bubblewrap where it is used)."""
+        assert self._process is not None
         return self._process.pid
 
     def run(self, job: Job, limits: Limits) -> Ending:
@@ -105,7 +115,7 @@ class Worker:
     def _follow(self, job: Job, deadline: float) -> dict[str, Any]:
         """Reads the program's pipes until the server says how it ended.
 
-        Not until the pipes end: a process that the trainer forks meanwhile has copies of them.
+        Not until the pipes end: a process that the caller forks meanwhile has copies of them.
         """
         poller = select.poll()
         poller.register(self._control, select.POLLIN)
@@ -149,7 +159,7 @@ class Worker:
     def close(self) -> None:
         """Ends the server and whatever it runs, and removes its folder."""
         self._control.close()
-        self._process.kill()
-        self._process.wait()
-        if self._scratch:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._folder.close()

@@ -77,11 +77,11 @@ CHEATING = {
         while frame:
             for name, value in list(frame.f_locals.items()):
                 if isinstance(value, dict) and 'probes' in value:
-                    value['probes'][:] = [['', 'inside', 'pass']] * 2
+                    value['probes'][:] = [['', '0'], ['', '0']]
             frame = frame.f_back
         def f(x): return 0
         """,
-        "error",
+        "failed",
     ),
     "garbage on every open file": (
         """
@@ -195,11 +195,14 @@ def test_no_trick_scores(attack, name):
     attack(*(CHEATING | BROKEN)[name])
 
 
-def test_what_cannot_be_taken_apart_is_not_trusted_silently(sandbox):
-    program = "class All:\n    __add__ = lambda self, other: 4\ndef f(x): return All()"
-    result = sandbox.run_tests_sync(program, ["assert f(2) + 1 == 4", "assert f(2) == 4"])
-    assert result.verdicts == ("passed", "error")
-    assert result.unprotected == (0,)
+def test_what_cannot_be_taken_apart_does_not_count(sandbox):
+    program = "import builtins\nbuiltins.exec = lambda *a: None\ndef f(x): return 0"
+    loop = "for x in range(2, 9):\n    assert f(x) == x * x"
+    result = sandbox.run_tests_sync(program, [loop, "assert f(2) == 4", "assert f(3) == f(-3)"])
+    assert result.verdicts == ("not counted", "failed", "not counted")
+    assert (result.status, result.passed, result.total) == ("failed", 0, 1)
+    right = sandbox.run_tests_sync("def f(x): return x * x", [loop, "assert f(2) == 4"])
+    assert (right.status, right.passed, right.total) == ("passed", 1, 1)
 
 
 def test_a_right_guess_is_as_good_as_an_answer(sandbox):

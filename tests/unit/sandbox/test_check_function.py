@@ -1,5 +1,7 @@
 """HumanEval's check(candidate) becomes a list of asserts."""
 
+import time
+
 import pytest
 
 from teamtune.sandbox import asserts_of_check
@@ -23,13 +25,10 @@ def check(candidate):
 """
 
 
-def test_straight_lines_loops_and_what_they_need():
-    first, loop, last = asserts_of_check(TEST, "f")
+def test_straight_lines_and_what_they_need_but_no_loops():
+    first, last = asserts_of_check(TEST, "f")
     assert first == "assert f(1) == 2, 'first'"
     assert last == "other = 3\nassert not f(other)"
-    assert loop.startswith("import math\ndef poly(xs, x):")
-    assert "rng = random.Random(42)" in loop and "other" not in loop
-    assert "assert f(rng.randint(0, 9)) > poly([1], 2)" in loop
 
 
 def check(*lines):
@@ -45,9 +44,11 @@ def check(*lines):
         ),
         (["d = {}", "d['k'] = 1", "assert c(d) == 1"], ["d = {}\nd['k'] = 1\nassert f(d) == 1"]),
         (
-            ["def t(x, y):", "    assert c(x) == y", "t(1, 2)", "t(2, 4)"],
-            [f"def t(x, y):\n    assert f(x) == y\nt({x}, {2 * x})" for x in (1, 2)],
+            ["def t(x, y):", "    assert c(x) == y", "t(1, 2)", "assert c(1) == 2"],
+            ["assert f(1) == 2"],
         ),
+        (["for i in [1]:", "    assert c(i) == 2", "assert c(i) == 2"], ["assert f(i) == 2"]),
+        (["if c(1) != 2:", "    raise AssertionError('x')", "assert c(3)"], ["assert f(3)"]),
         (
             ["import random", "random.seed(1)", "assert c(2) == 1"],
             ["import random\nrandom.seed(1)\nassert f(2) == 1"],
@@ -58,31 +59,28 @@ def check(*lines):
         ),
         (["assert (c(1) == 2, 'm')", "assert 1 == 1", "assert c(1) == 2"], ["assert f(1) == 2"]),
         (["b = 1", "b2 = 2", "assert c(b2) == 1"], ["b2 = 2\nassert f(b2) == 1"]),
-        (["assert sorted([3, 1], key=c) == []"], ["assert sorted([3, 1], key=f) == []"]),
         (["assert [g(2) for g in [c]] == [4]"], ["assert [g(2) for g in [f]] == [4]"]),
-        (
-            ["try: c(-1)", "except ValueError: pass", "else: raise AssertionError"],
-            ["try:\n    f(-1)\nexcept ValueError:\n    pass\nelse:\n    raise AssertionError"],
-        ),
     ],
 )
 def test_what_a_test_takes_along(lines, found):
     assert asserts_of_check(check(*lines), "f") == found
 
 
-def test_a_function_of_the_module_that_asserts_is_tried_where_it_is_called(sandbox):
-    test = "def near(g, x, y):\n    assert g(x) == y\n" + check("near(c, 1, 2)", "near(c, 2, 4)")
-    tests = asserts_of_check(test, "f")
-    assert len(tests) == 2
-    assert sandbox.run_tests_sync("def f(x): return 2", tests).passed == 1
+def test_many_asserts_that_build_on_each_other_take_little_time_or_are_refused():
+    steps = [(f"a{i} = a{i - 1}", f"assert c(a{i}) == 1") for i in range(200)]
+    began = time.process_time()
+    assert len(asserts_of_check(check(*sum(steps, ())), "f")) == 200
+    steps = [(f"a{i} = a{i - 1}", f"assert c(a{i}) == 1") for i in range(2000)]
+    with pytest.raises(ValueError, match="test of f"):
+        asserts_of_check(check(*sum(steps, ())), "f")
+    assert time.process_time() - began < 5.0
 
 
 def test_they_run(sandbox):
     result = sandbox.run_tests_sync(
         "def f(x): return 2 if x == 1 else 0 if x == 3 else 9", asserts_of_check(TEST, "f")
     )
-    assert (result.status, result.passed, result.total) == ("passed", 3, 3)
-    assert result.unprotected == (1,)
+    assert (result.status, result.passed, result.total) == ("passed", 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +99,9 @@ def test_they_run(sandbox):
         "def check(c):\n    assert tuple(c(1)) == tuple(f(1))",
         "def check(c):\n    assert c(1) == " + "+".join(["1"] * 5000),
         "def check(c):\n    assert (c(1) == 2, 'm')",
+        "def check(c):\n    for x in range(9):\n        assert c(x) == x",
+        "def check(c):\n    assert c(1) == d(1)",
+        "def near(g):\n    assert g(1) == 2\ndef check(c):\n    near(c)",
     ],
 )
 def test_other_shapes_are_errors_that_name_the_task(test):

@@ -1,6 +1,7 @@
 """Programs that mean no harm: what passes, what fails, and what is said about it."""
 
 import pytest
+from jsonargparse import ArgumentError, ArgumentParser
 
 from teamtune.errors import ConfigError
 from teamtune.sandbox import Sandbox
@@ -75,7 +76,6 @@ def test_a_program_that_meets_all_asserts_passes(sandbox):
     asserts = ["assert f(3) == 9", "assert f(2) == 4.0", "assert abs(f(0.1) - 0.01) < 1e-9"]
     result = sandbox.run_tests_sync(SQUARE, asserts)
     assert (result.status, result.passed, result.total) == ("passed", 3, 3)
-    assert result.unprotected == ()
 
 
 def test_partial_passes_are_counted(sandbox):
@@ -130,25 +130,27 @@ def test_values_compare_as_in_python(sandbox, value, holds):
         ("2 ** 20000", "assert f() == 2 ** 20001", False),
         ("'\\ud800\\0'", "assert f() == '\\ud800\\0'", True),
         ("__import__('collections').Counter('aab')", "assert f() == {'a': 2, 'b': 1}", True),
+        ("__import__('fractions').Fraction(1, 2)", "assert f() == 0.5", True),
+        ("__import__('fractions').Fraction(2, 4)", "assert f() == Fraction(1, 2)", True),
+        ("0.5", "from fractions import Fraction\nassert f() == Fraction(1, 2)", True),
+        ("__import__('fractions').Fraction(1, 3)", "assert f() == Fraction(1, 2)", False),
+        ("__import__('decimal').Decimal('1.10')", "assert f() == Decimal('1.1')", True),
+        ("__import__('decimal').Decimal('1.1')", "assert f() == 1.1", False),
+        ("__import__('decimal').Decimal('sNaN')", "assert f() == 1", False),
+        ("__import__('decimal').Decimal('1e999999999')", "assert f() == 10 ** 9", False),
+        ("{2: 1, 1: 0}.keys()", "assert f() == {1, 2}", True),
+        ("{1, 2}", "assert f() == {2: 1, 1: 0}.keys()", True),
+        ("{2: 1}.items()", "assert f() == {(2, 1)}", True),
+        ("{2: 1}.values()", "assert f() == [1]", False),
+        ("{2: 1}.values()", "assert 1 in f()", True),
+        ("bytearray(b'ab')", "assert f() == b'ab'", True),
+        ("b'ab'", "assert f() == bytearray(b'ab')", True),
     ],
 )
 def test_forms_of_asserts(sandbox, returned, assertion, holds):
     result = sandbox.run_tests_sync(f"def f(): return {returned}", [assertion])
-    assert result.unprotected == ()
+    assert result.total == 1
     assert (result.status == "passed") is holds, result
-
-
-def test_asserts_that_run_inside_are_marked(sandbox):
-    asserts = [
-        "for x in range(5):\n    assert f(x) == x * x",
-        "assert f(2) == 4",
-        "assert f(2) == f(-2)",
-        "assert all(f(x) == 0 for x in [1])",
-        "assert (",
-    ]
-    result = sandbox.run_tests_sync(SQUARE, asserts)
-    assert result.unprotected == (0, 2, 3, 4)
-    assert result.verdicts == ("passed", "passed", "passed", "failed", "error")
 
 
 def test_statements_before_an_assert_do_not_touch_the_program(sandbox):
@@ -165,8 +167,8 @@ def test_what_is_under_main_does_not_run_in_tests(sandbox):
 
 def test_a_program_that_does_not_load_passes_nothing(sandbox):
     result = sandbox.run_tests_sync("def f(x) return x", ["assert True", "assert f(1) == 1"])
-    assert (result.status, result.passed, result.total) == ("error", 0, 2)
-    assert result.verdicts == ("not run", "not run")
+    assert (result.status, result.passed, result.total) == ("error", 0, 1)
+    assert result.verdicts == ("not counted", "not run")
 
 
 def test_what_held_before_the_time_was_over_still_counts(sandbox):
@@ -209,32 +211,33 @@ def test_nothing_is_left_for_the_next_program(sandbox):
 
 @pytest.mark.parametrize(
     "asserts",
-    [[], "assert f(1)", [""], ["pass"], ["# f"], ["f(1) == 2"], ["x = f(1)"], ["f(2) == 4", "f"]],
+    [[], "assert f(1)", [""], ["pass"], ["# f"], ["f(1) == 2"], ["x = f(1)"], ["f(2) == 4", "f"]]
+    + [["check(f)"], ["for x in [1]: assert f(x)", "if f(1) != 2: raise ValueError"]],
 )
-def test_tests_that_cannot_fail_are_refused(sandbox, asserts):
+def test_tests_of_which_none_counts_are_refused(sandbox, asserts):
     with pytest.raises(ValueError, match="asserts"):
         sandbox.run_tests_sync(SQUARE, asserts)
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
-        "check(f)",
-        "if f(1) != 2:\n    raise ValueError",
-        "try:\n    assert f(1) == 2\nfinally: pass",
-    ],
-)
-def test_statements_that_can_fail_are_tests(sandbox, test):
-    program = f"{SQUARE}def check(f): assert f(1) == 2"
-    assert sandbox.run_tests_sync(program, [test]).passed == 0
+def test_a_byte_order_mark_is_no_syntax_error(sandbox):
+    assert sandbox.run_sync("\ufeffprint(1)").stdout == "1\n"
+    assert sandbox.run_tests_sync("\ufeff" + SQUARE, ["\ufeffassert f(2) == 4"]).passed == 1
+
+
+@pytest.mark.parametrize(("argument", "value"), [("timeout", 3601), ("memory_mb", 63)])
+def test_values_out_of_range_name_the_argument(argument, value):
+    with pytest.raises(ConfigError, match=rf"sandbox\.{argument}: got {value}, allowed"):
+        Sandbox(**{argument: value})
 
 
 @pytest.mark.parametrize(
     "argument", ["timeout", "memory_mb", "file_mb", "disk_mb", "output_kb", "workers"]
 )
-def test_values_out_of_range_name_the_argument(argument):
-    with pytest.raises(ConfigError, match=rf"sandbox\.{argument}: got -1, allowed"):
-        Sandbox(**{argument: -1})
+def test_a_configuration_cannot_hold_numbers_out_of_range(argument):
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(Sandbox)
+    with pytest.raises(ArgumentError, match=argument):
+        parser.parse_object({argument: -1})
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from teamtune.errors import ConfigError
-from teamtune.sandbox import Sandbox, SandboxFailed, worker
+from teamtune.sandbox import Sandbox, SandboxFailed, pool, worker
+from teamtune.sandbox.command import find_bubblewrap
+from teamtune.sandbox.folder import Folder, sweep
 from teamtune.sandbox.pool import Pool
 
 PROGRAMS = {
@@ -130,15 +133,16 @@ def test_a_program_dies_with_its_server_and_is_run_once_more(fresh):
         assert running.result().stdout == "1\n"
 
 
-def test_a_program_whose_server_dies_twice_has_no_verdict(fresh):
+def test_a_program_whose_server_dies_twice_has_failed(fresh):
     fresh.run_sync("pass")
     with ThreadPoolExecutor(1) as other:
         program = "import time\ntime.sleep(60)\ndef f(x): return x * x"
         running = other.submit(fresh.run_tests_sync, program, ASSERTS, timeout=60)
         kill_while_running(fresh)
         kill_while_running(fresh)
-        with pytest.raises(SandboxFailed, match="server died twice"):
-            running.result()
+        result = running.result()
+    assert (result.status, result.passed, result.total) == ("killed", 0, 2)
+    assert result.error == "its server died under it, twice"
     assert fresh.run_sync("print(1)").stdout == "1\n"
 
 
@@ -178,22 +182,60 @@ def test_after_closing_it_starts_again_and_leaves_no_folder_or_file(fresh):
     assert fresh.run_sync("print(1)").stdout == "1\n"
 
 
-@pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), 9)"])
-def test_servers_end_with_the_trainer(end):
-    program = f"""
+OTHER = """
 import os, sys, types
-for name, folder in (("teamtune", "teamtune"), ("teamtune.envs", "teamtune/envs")):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [os.path.join({str(SOURCES)!r}, folder)]
+folder = os.path.join({sources!r}, "teamtune")
+sys.modules["teamtune"] = types.ModuleType("teamtune")
+sys.modules["teamtune"].__path__ = [folder]
 from teamtune.sandbox import Sandbox
-sandbox = Sandbox(workers=1)
+sandbox = Sandbox(workers=1, bubblewrap={bubblewrap})
 sandbox.run_sync("pass")
 print(*sandbox._ready().pids(), flush=True)
+print(sandbox.run_sync("import os; print(os.getcwd())").stdout, sandbox.protection["disk"])
 {end}
 """
+
+
+def other_process(end, sources=SOURCES, bubblewrap=True):
+    """What another process prints that runs programs and then does `end`."""
+    program = OTHER.format(end=end, sources=str(sources), bubblewrap=bubblewrap)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    (server,) = map(int, done.stdout.split())
-    wait_until(lambda: not alive(server))
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), 9)"])
+def test_servers_end_with_their_process_and_its_folder_with_the_next_one(end):
+    server, scratch, _ = other_process(end, bubblewrap=False)
+    wait_until(lambda: not alive(int(server)))
+    assert Path(scratch).exists() == (end != "pass")
+    in_use = Folder()
+    sweep()
+    assert not Path(scratch).parent.exists() and Path(in_use.path).exists()
+    in_use.close()
+    assert not Path(in_use.path).exists()
+
+
+@pytest.mark.parametrize("bubblewrap", [True, False])
+def test_it_runs_from_a_clone_below_the_temporary_folder(tmp_path, bubblewrap):
+    shutil.copytree(SOURCES / "teamtune/sandbox", tmp_path / "teamtune/sandbox")
+    for name in ("errors.py", "ranges.py"):
+        shutil.copy(SOURCES / "teamtune" / name, tmp_path / "teamtune")
+    _, scratch, disk = other_process("pass", tmp_path, bubblewrap)
+    assert Path(scratch).name == "scratch"
+    assert (disk == "bubblewrap") == (bubblewrap and find_bubblewrap() is not None)
+
+
+def test_where_its_server_does_not_start_in_bubblewrap_it_goes_without(monkeypatch, caplog):
+    broken = ["sh", "-c", "echo no luck >&2; exit 1"]
+    monkeypatch.setattr(pool, "find_bubblewrap", lambda: "/usr/bin/bwrap")
+    monkeypatch.setattr(worker, "boxed_command", lambda *_: broken)
+    made = Sandbox(workers=1)
+    assert made.run_sync("print(1)").stdout == "1\n"
+    assert made.protection.get("namespaces") != "bubblewrap"
+    made.close()
+    assert [r.getMessage() for r in caplog.records] == [
+        "sandbox: goes without bubblewrap, where its server ends: no luck"
+    ]
 
 
 def test_a_copy_in_another_process_makes_its_own_workers(fresh):
@@ -218,10 +260,10 @@ def test_threads_that_start_together_share_one_pool(fresh):
 
 
 def test_what_is_missing_is_named_in_one_line(fresh):
-    pool = Pool(1, fresh._limits, False, ("time", "moat"))
-    with pytest.raises(ConfigError, match="no moat limit here.*allow_unprotected") as error:
-        pool.protections()
-    pool.close()
+    made = Pool(1, fresh._limits, False, ("time", "moat"))
+    with pytest.raises(ConfigError, match="no limit here on moat, .*allow_unprotected") as error:
+        made.protections()
+    made.close()
     assert "\n" not in str(error.value)
 
 
@@ -245,6 +287,21 @@ def test_without_a_filter_on_processes_it_refuses_unless_told_otherwise(monkeypa
     (server,) = careless._ready().pids()
     assert Path(f"/proc/{server}/task/{server}/children").read_text() == ""
     careless.close()
+
+
+def test_only_servers_that_do_not_start_any_more_are_the_sandboxs_failure(fresh, monkeypatch):
+    fresh.run_sync("pass")
+    starts = []
+    monkeypatch.setattr(
+        worker, "plain_command", lambda _: starts.append(1) or [sys.executable, "-c", "x"]
+    )
+    (server,) = fresh._ready().pids()
+    os.kill(server, signal.SIGKILL)
+    with pytest.raises(SandboxFailed, match="does not start"):
+        fresh.run_sync("pass")
+    assert len(starts) == 3
+    monkeypatch.undo()
+    assert fresh.run_sync("print(1)").stdout == "1\n"
 
 
 def test_a_server_that_cannot_start_says_why(monkeypatch):

@@ -6,10 +6,10 @@ from teamtune.sandbox.transcript import Forged, read_transcript
 
 
 def test_an_honest_child():
-    data = b'loaded\nvalue {"t":[1]}\nraised memory "line 1: MemoryError"\nheld\ndone\n'
+    data = b'loaded\nvalue {"t":[1]}\nraised memory "line 1: MemoryError"\nvalue 2\ndone\n'
     found = read_transcript(data, 3)
     assert found.done
-    assert [step.kind for step in found.steps] == ["held", "value", "raised", "held"]
+    assert [step.kind for step in found.steps] == ["loaded", "value", "raised", "value"]
     assert found.steps[1].payload == b'{"t":[1]}'
     assert (found.steps[2].memory, found.steps[2].error) == (True, "line 1: MemoryError")
 
@@ -50,6 +50,8 @@ def test_a_child_that_was_killed_midway(data, steps):
         b"\n",
         b"\x00\xff\n",
         b"passed\n",
+        b"loaded\nheld\n",
+        b"loaded\n" + b"value 1\n" * 999_999,
     ],
 )
 def test_anything_else_is_forged(data):

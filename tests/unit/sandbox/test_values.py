@@ -21,6 +21,8 @@ scalars = (
     | st.complex_numbers(allow_nan=False)
     | st.text(st.characters(exclude_categories=()))
     | st.binary()
+    | st.fractions()
+    | st.decimals(allow_nan=False)
 )
 hashable = st.deferred(lambda: scalars | st.tuples(hashable, scalars) | st.frozensets(scalars))
 values = st.deferred(
@@ -30,6 +32,9 @@ values = st.deferred(
         | st.tuples(values, hashable)
         | st.dictionaries(hashable, values, max_size=3)
         | st.sets(hashable, max_size=3)
+        | st.binary().map(bytearray)
+        | st.dictionaries(hashable, hashable, max_size=3).map(lambda made: made.keys())
+        | st.dictionaries(hashable, hashable, max_size=3).map(lambda made: made.items())
     )
 )
 
@@ -56,6 +61,11 @@ def test_a_value_comes_back_with_its_types(value):
 def test_edges_of_numbers_and_text():
     for value in (10**5000, -(1 << 63), (1 << 63) - 1, -0.0, math.inf, "\ud800\0"):
         assert same(decode(encode(value)), value)
+
+
+def test_a_view_of_values_equals_nothing_but_has_them():
+    shipped = decode(encode({1: 2, 3: 4}.values()))
+    assert type(shipped) is type({}.values()) and list(shipped) == [2, 4]
 
 
 def test_not_a_number_and_the_sign_of_zero_survive():
@@ -125,6 +135,11 @@ def test_a_list_that_holds_itself_is_refused():
         '{"i":"__import__(1)"}',
         '{"b":"zz"}',
         '{"c":["0x1"]}',
+        '{"q":[1]}',
+        '{"q":[1,0]}',
+        '{"m":"one"}',
+        '{"keys":[[]]}',
+        '{"items":[[1]]}',
         "1" * 5000,
         "[" * 100_000,
         "print(1)",

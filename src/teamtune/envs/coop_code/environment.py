@@ -26,6 +26,7 @@ from teamtune.envs.prompts import folder_of
 from teamtune.envs.team_work import SOLO, TeamState, TeamWork, Verdict, Workflow
 from teamtune.ranges import PositiveInt
 from teamtune.sandbox import Sandbox, SandboxResult, asserts_of_check
+from teamtune.sandbox.asserts import take_apart
 from teamtune.sandbox.syntax_tree import parse_tree
 from teamtune.tasks import Task
 
@@ -218,7 +219,8 @@ class CoopCode(TeamWork):
 def examples_of(prompt: str) -> list[str]:
     """The examples of a prompt's docstrings (`>>> f(1)` and what it gives) as asserts."""
     functions = [n for n in ast.walk(parse(prompt) or ast.Module([], [])) if _documented(n)]
-    return [example for function in functions for example in _asserts_of(function)]
+    asserts = [example for function in functions for example in _asserts_of(function)]
+    return [example for example in asserts if take_apart(example)]
 
 
 def _asserts_of(function: Any) -> list[str]:

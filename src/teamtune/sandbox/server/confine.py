@@ -10,9 +10,10 @@ import sys
 from typing import Any
 
 from teamtune.sandbox.server import landlock, privileges, seccomp
-from teamtune.sandbox.server.limits import Limits, apply_limits
+from teamtune.sandbox.server.limits import MAX_FILES, Limits, apply_limits
+from teamtune.sandbox.server.seccomp import Files
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _HIDDEN = ("site-packages", "dist-packages", "test", "idlelib", "ensurepip", "__pycache__")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/full")
 _SYSTEM_DATA = ("/usr/share/zoneinfo", "/etc/localtime", "/etc/ld.so.cache")
@@ -30,37 +31,52 @@ class Walls:
         """Confines the calling process for good.
 
         Args:
-            settings: `scratch`, the folder programs may write to; `uid`, a user of its own for a
-                server of root's; `bubblewrap`, whether it already runs in one.
+            settings: `folder`, in which `scratch` is what programs may write to; `uid`, a user of
+                its own for a server of root's; `bubblewrap`, whether it already runs in one;
+                `limits`, the usual ones.
         """
-        self.scratch: str = settings["scratch"]
+        self.folder: str = settings["folder"]
+        self.scratch = os.path.join(self.folder, "scratch")
         self.active: dict[str, str] = {}
         self.libraries = _library_folders()
-        self._namespaces(bool(settings["bubblewrap"]))
-        spare = self._user(int(settings["uid"]))
+        if settings["bubblewrap"]:
+            self.active |= dict.fromkeys(("namespaces", "files", "disk"), "bubblewrap")
+        self._own_mounts = (
+            not settings["bubblewrap"] and os.geteuid() == 0 and privileges.new_namespaces()
+        )
+        if self._own_mounts:
+            self.active["namespaces"] = "mount, net, ipc, uts"
+        spare = self._user(int(settings["uid"]), Limits(*settings["limits"]).disk)
         self.max_tasks = privileges.tasks_of(os.getuid()) + spare
+        seccomp.prctl(_PR_SET_DUMPABLE, 0)  # a child cannot reach into it through /proc
         seccomp.forbid_new_privileges()
         if landlock.version():
             landlock.restrict(self._readable())
             self.active["files"] = "landlock"
-        elif settings["bubblewrap"]:
-            self.active["files"] = "bubblewrap"
+        self.files = self._files()
 
-    def _namespaces(self, bubblewrap: bool) -> None:
-        if bubblewrap:
-            self.active["namespaces"] = "bubblewrap"
-        elif os.geteuid() == 0 and privileges.new_namespaces():
-            self.active["namespaces"] = "mount, net, ipc, uts"
+    def _files(self) -> Files:
+        """What programs may do with files; nothing where no wall stands around the others'."""
+        if "files" not in self.active:
+            if seccomp.supported():
+                self.active |= {"files": "seccomp", "disk": "no files"}
+            return Files.READ
+        if "disk" in self.active:
+            return Files.ALL
+        self.active["disk"] = "counted"
+        return Files.KEPT
 
-    def _user(self, uid: int) -> int:
+    def _user(self, uid: int, disk: int) -> int:
         """Leaves root; returns how many threads the program's user may have besides its own."""
         if os.geteuid() != 0:
             self.active["user"] = f"uid {os.getuid()}"
             return _SPARE_TASKS_SHARED_USER
-        needed = [os.path.dirname(_standard_library()), self.scratch]
+        needed = [os.path.dirname(_standard_library()), self.folder]
         try:
-            if any(privileges.closed_ancestor(path) for path in needed):
-                privileges.open_way(needed)
+            if self._own_mounts:
+                self._mount(needed, disk)
+            elif any(map(privileges.closed_ancestor, needed)):
+                raise OSError(f"one of {needed} lies where no other user may go")
             user = privileges.become(uid, self.scratch)
         except OSError as error:
             privileges.drop_capabilities()
@@ -68,6 +84,14 @@ class Walls:
             return _SPARE_TASKS_SHARED_USER
         self.active["user"] = f"uid {user}"
         return _SPARE_TASKS_OWN_USER
+
+    def _mount(self, needed: list[str], disk: int) -> None:
+        """Mounts that only this process sees. Raises OSError."""
+        privileges.open_way(needed)
+        if privileges.make_read_only():
+            self.active["files"] = "read-only mounts"
+        privileges.mount_scratch(self.scratch, disk, MAX_FILES)
+        self.active["disk"] = "tmpfs"
 
     def _readable(self) -> list[tuple[str, int]]:
         """(path, rights) of everything that programs and the server may open."""
@@ -92,7 +116,7 @@ def confine(walls: Walls, limits: Limits, server: int) -> None:
     os.chdir(walls.scratch)
     apply_limits(limits, walls.max_tasks)
     if seccomp.supported():
-        seccomp.install(seccomp.build(os.getpid()))
+        seccomp.install(seccomp.build(os.getpid(), walls.files))
 
 
 def _standard_library() -> str:

@@ -1,7 +1,7 @@
 """Landlock: the kernel lets a process and its children open only the files it listed before.
 
 One rule set for the whole server: the standard library and its shared libraries to read, the
-scratch folder to read and write. /proc, /home, the trainer's files and site-packages are not on it.
+scratch folder to read and write. /proc, /home, the caller's files and site-packages are not on it.
 """
 
 import ctypes

@@ -4,6 +4,9 @@ import math
 import resource
 from typing import NamedTuple
 
+MAX_FILES = 1000
+"""In the scratch folder at a time."""
+
 
 class Limits(NamedTuple):
     """The limits of one program, as the trusted side sends them with it."""
@@ -15,7 +18,7 @@ class Limits(NamedTuple):
     file_size: int
     """Largest single file."""
     disk: int
-    """All files of the scratch folder together; looked at a few times per second."""
+    """All files of the scratch folder together."""
 
     @property
     def cpu(self) -> int:

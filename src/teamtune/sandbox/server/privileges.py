@@ -1,4 +1,4 @@
-"""Giving up root: a private mount table where the interpreter needs one, then an ordinary user.
+"""Giving up root: a private, read-only mount table where one can be had, then an ordinary user.
 
 A server of root's that stayed root could not be held by the kernel's limit on threads. Where the
 interpreter lies under a folder closed to others (/root), an empty folder is mounted over that one
@@ -13,6 +13,7 @@ from teamtune.sandbox.server.seccomp import libc
 
 _NEW_MOUNTS, _NEW_UTS, _NEW_IPC, _NEW_NET = 0x00020000, 0x04000000, 0x08000000, 0x40000000
 _NO_SUID, _NO_DEV, _READ_ONLY, _BIND, _RECURSIVE, _PRIVATE = 2, 4, 1, 4096, 16384, 1 << 18
+_MOUNT_SETATTR, _AT_RECURSIVE = 442, 0x8000
 _CAPABILITY_VERSION = 0x20080522
 NOBODY = 65534
 
@@ -21,8 +22,30 @@ def new_namespaces() -> bool:
     """Moves this process to namespaces without network; False where that is not allowed."""
     if libc.unshare(_NEW_MOUNTS | _NEW_UTS | _NEW_IPC | _NEW_NET) != 0:
         return False
-    _mount("none", "/", None, _RECURSIVE | _PRIVATE)
+    try:
+        _mount("none", "/", None, _RECURSIVE | _PRIVATE)
+    except OSError:
+        return False
     return True
+
+
+def make_read_only() -> bool:
+    """Makes all mounts of this process read-only; False where the kernel (before 5.12) cannot."""
+    attributes = (ctypes.c_uint64 * 4)(_READ_ONLY)
+    arguments = (ctypes.c_int(-1), b"/", ctypes.c_uint(_AT_RECURSIVE), ctypes.byref(attributes))
+    return libc.syscall(_MOUNT_SETATTR, *arguments, ctypes.c_size_t(32)) == 0
+
+
+def mount_scratch(path: str, size: int, files: int) -> None:
+    """A file system of its own, so that the kernel counts removed files too. Raises OSError.
+
+    Args:
+        path: The folder that it takes the place of.
+        size: Bytes that it can hold.
+        files: How many files.
+    """
+    options = f"mode=700,size={size},nr_inodes={files + 1}"  # the folder itself is one
+    _mount("tmpfs", path, "tmpfs", _NO_SUID | _NO_DEV, options)
 
 
 def closed_ancestor(path: str) -> Path | None:

@@ -25,7 +25,7 @@ _FILE = "program.py"
 def run_program(request: dict[str, Any], channel: int) -> None:
     """Runs `program`, then `probes` where there are any, and reports on `channel`.
 
-    Lines: `loaded`, per probe `value <encoded>`, `held` or `raised <kind> <text>`, at last `done`.
+    Lines: `loaded`, per probe `value <encoded>` or `raised <kind> <text>`, at last `done`.
     """
     probes = request["probes"]
     _fresh_interpreter()
@@ -44,13 +44,10 @@ def run_program(request: dict[str, Any], channel: int) -> None:
     _report(channel, _done)
 
 
-def _probe(module: ModuleType, prelude: str, mode: str, source: str) -> str:
+def _probe(module: ModuleType, prelude: str, source: str) -> str:
     scope = dict(module.__dict__)
     if prelude:
         exec(_compiled(prelude, "exec"), scope)
-    if mode == "inside":
-        exec(_compiled(source, "exec"), scope)
-        return "held"
     return "value " + encode(eval(_compiled(source, "eval"), scope))
 
 
@@ -68,7 +65,7 @@ def _finished() -> str:
 
 
 def _compiled(source: str, mode: str) -> Any:
-    return compile(source, _FILE, mode, dont_inherit=True)
+    return compile(source.removeprefix("\ufeff"), _FILE, mode, dont_inherit=True)
 
 
 def _report(channel: int, step: Callable[[], str], exit_is_fine: bool = False) -> bool:

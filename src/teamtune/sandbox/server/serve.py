@@ -11,7 +11,7 @@ from typing import Any
 from teamtune.sandbox.server.confine import Walls
 from teamtune.sandbox.server.limits import Limits
 from teamtune.sandbox.server.probe import protections
-from teamtune.sandbox.server.supervise import STOP, TrainerGone, clear, start, watch
+from teamtune.sandbox.server.supervise import STOP, CallerGone, clear, start, watch
 
 _USUAL = (
     *("abc", "array", "ast", "bisect", "calendar", "cmath", "collections", "copy", "dataclasses"),
@@ -54,6 +54,6 @@ def serve(settings: dict[str, Any]) -> None:
                 os.close(handle)
         try:
             ending = watch(pid, control, limits, walls.scratch)
-        except TrainerGone:
+        except CallerGone:
             return
         control.send(json.dumps(ending).encode())

@@ -10,18 +10,18 @@ import time
 from typing import Any
 
 from teamtune.sandbox.server.confine import Walls, confine
-from teamtune.sandbox.server.limits import Limits
+from teamtune.sandbox.server.limits import MAX_FILES, Limits
 from teamtune.sandbox.server.program import run_program
 
 STOP = b"stop"
 """What the trusted side sends to end the running program early."""
-_SLICE = 0.2
-_MAX_FILES = 1000
+_SLICE = 0.05
+"""Seconds between two looks at what a program has written."""
 REQUEST, STDIN, STDOUT, CHANNEL = range(4)
 """The order of a program's open files in a job."""
 
 
-class TrainerGone(Exception):
+class CallerGone(Exception):
     """The trusted side has closed its end."""
 
 
@@ -55,7 +55,7 @@ def watch(pid: int, control: socket.socket, limits: Limits, scratch: str) -> dic
     """Waits for the end of `pid`, at most `limits.timeout` seconds, and leaves nothing of it.
 
     Returns `ended` (exit, signal, timeout, disk, stopped), `code` (exit status or signal) and
-    `seconds`. Raises TrainerGone, after killing.
+    `seconds`. Raises CallerGone, after killing.
     """
     began = time.monotonic()
     handle = os.pidfd_open(pid)
@@ -82,7 +82,7 @@ def watch(pid: int, control: socket.socket, limits: Limits, scratch: str) -> dic
         _, status, usage = os.wait4(pid, 0)
         clear(scratch)
     if gone:
-        raise TrainerGone
+        raise CallerGone
     code = os.waitstatus_to_exitcode(status)
     if why == "exit" and code < 0:
         late = code == -signal.SIGKILL and usage.ru_utime + usage.ru_stime >= limits.cpu - 0.5
@@ -106,7 +106,7 @@ def _too_much_on(scratch: str, limit: int) -> bool:
             used += entry.stat(follow_symlinks=False).st_blocks * 512
         except FileNotFoundError:
             continue
-        if used > limit or count >= _MAX_FILES:
+        if used > limit or count >= MAX_FILES:
             return True
     return False
 

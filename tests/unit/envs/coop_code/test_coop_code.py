@@ -10,7 +10,7 @@ from teamtune.envs import check_env
 from teamtune.envs.coop_code import CoopCode, HumanEvalTasks
 from teamtune.envs.coop_code.environment import MAXIMA, examples_of
 from teamtune.errors import ConfigError
-from teamtune.sandbox import Sandbox, SandboxFailed, worker
+from teamtune.sandbox import Sandbox, worker
 from teamtune.tasks import Task
 
 PROMPT = '''from typing import List
@@ -109,15 +109,15 @@ def test_an_endless_program_costs_its_time_only():
     env.sandbox.close()
 
 
-def test_a_sandbox_that_fails_gives_no_reward(monkeypatch):
+def test_a_program_that_takes_its_server_along_fails_its_tests(monkeypatch):
     def gone(*_):
         raise worker.WorkerDied("the server is gone")
 
     env = CoopCode(sandbox=Sandbox(workers=1))
     monkeypatch.setattr(worker.Worker, "run", gone)
-    with pytest.raises(SandboxFailed):
-        asyncio.run(env.transition(env.reset(TASK), {"helper": HELPER, "main": MAIN}))
+    step = asyncio.run(env.transition(env.reset(TASK), {"helper": HELPER, "main": MAIN}))
     env.sandbox.close()
+    assert step.outcome.levels["tests"] == 0
 
 
 def test_reward_is_the_metric_and_goes_to_both(env):
@@ -320,7 +320,9 @@ def test_the_reference_solutions_of_humaneval_pass_their_tests():
 
     problems = read_problems()
     tasks = HumanEvalTasks().tasks
-    assert len(tasks) == 164
+    undecided = ("HumanEval/32", "HumanEval/38", "HumanEval/50")
+    problems = {name: p for name, p in problems.items() if name not in undecided}
+    assert len(tasks) == len(problems) == 161
 
     env = CoopCode(sandbox=Sandbox(timeout=20))
     helper = "def aux(x):\n    return x"
