@@ -6,6 +6,7 @@ from teamtune.envs.environment import Environment, Message, Outcome, Reward, Tra
 from teamtune.envs.plan_path import PlanPath
 from teamtune.envs.proposal import ProposalState, ProposeAndPlay
 from teamtune.envs.sokoban import Sokoban
+from teamtune.envs.sudoku import Sudoku
 from teamtune.envs.team_work import TeamWork, Verdict
 from teamtune.envs.writing import TLDR, ArXiv
 
@@ -21,6 +22,7 @@ __all__ = [
     "ProposeAndPlay",
     "Reward",
     "Sokoban",
+    "Sudoku",
     "TeamWork",
     "Transition",
     "Verdict",
