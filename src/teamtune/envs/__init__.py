@@ -4,6 +4,9 @@ from teamtune.envs.check import check_env
 from teamtune.envs.coop_code import CoopCode
 from teamtune.envs.environment import Environment, Message, Outcome, Reward, Transition
 from teamtune.envs.plan_path import PlanPath
+from teamtune.envs.proposal import ProposalState, ProposeAndPlay
+from teamtune.envs.sokoban import Sokoban
+from teamtune.envs.sudoku import Sudoku
 from teamtune.envs.team_work import TeamWork, Verdict
 from teamtune.envs.writing import TLDR, ArXiv
 
@@ -15,7 +18,11 @@ __all__ = [
     "Message",
     "Outcome",
     "PlanPath",
+    "ProposalState",
+    "ProposeAndPlay",
     "Reward",
+    "Sokoban",
+    "Sudoku",
     "TeamWork",
     "Transition",
     "Verdict",

@@ -3,7 +3,8 @@
 import jsonargparse
 import pytest
 
-from teamtune.envs import TLDR, CoopCode, PlanPath
+from teamtune.envs import TLDR, CoopCode, PlanPath, Sokoban, Sudoku
+from teamtune.envs.coop_code import HumanEvalTasks
 from teamtune.envs.plan_path import DetourTasks, NoisySolver
 
 
@@ -19,6 +20,11 @@ from teamtune.envs.plan_path import DetourTasks, NoisySolver
         (NoisySolver, {"length": 0}),
         (DetourTasks, {"detour_share": 2}),
         (DetourTasks, {"count": 0}),
+        (Sokoban, {"boxes": 0}),
+        (Sokoban, {"wall_probability": -0.1}),
+        (Sudoku, {"size": 5}),
+        (Sudoku, {"empty": 0}),
+        (HumanEvalTasks, {"first": -1}),
         (CoopCode, {"feedback": "all"}),
         (CoopCode, {"turns": 0}),
         (TLDR, {"workflow": "chorus"}),

