@@ -15,6 +15,7 @@ from torch import Tensor
 
 from teamtune.inference.chat import HFChat
 from teamtune.inference.engine import Completion, Dtype, Sampling, longest
+from teamtune.inference.pretrained import load
 from teamtune.inference.queue import QueuedEngine, Request
 from teamtune.inference.sampling import draw, uniforms
 from teamtune.ranges import PositiveInt
@@ -92,17 +93,14 @@ class TransformersEngine(QueuedEngine):
             template_args: Further variables for the chat template.
 
         Raises:
-            ConfigError: The model has no chat template.
+            ConfigError: The model has no chat template, or cannot be loaded.
         """
-        from transformers import AutoModelForCausalLM
-
         super().__init__()
         self.chat = HFChat(model, template_args)
         self.sampling = sampling or Sampling()
         if device == "auto":
             device = f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
-        network: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
-        self.model = network.to(device).eval().requires_grad_(False)
+        self.model = load(model, getattr(torch, dtype)).to(device).eval().requires_grad_(False)
         self.context_length = longest(self.model.config)
         self.max_batch_rows = max_batch_rows
         self._batch: _Batch | None = None
