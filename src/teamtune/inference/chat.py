@@ -71,7 +71,6 @@ class HFChat:
         self._decode = lru_cache(maxsize=16384)(
             lambda ids: self.tokenizer.decode(ids, skip_special_tokens=True)
         )
-        self._has_system = True
         self._try_template(model)
         self._check_size(model, config.get_text_config().vocab_size)
 
@@ -113,17 +112,14 @@ class HFChat:
 
     def _try_template(self, model: str) -> None:
         """Finds out whether the template has a system role, and whether it works at all."""
-        try:
-            self._has_system = SYSTEM in self._fill(PROBE)
-        except TemplateError:
-            self._has_system = False
-        try:
-            whole = SYSTEM in self._fill(PROBE)
-        except (TemplateError, TypeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise ConfigError(f"model: the chat template of {model!r} fails: {reason}") from error
-        if not whole:
-            raise ConfigError(f"model: the chat template of {model!r} leaves out what users say")
+        for self._has_system in (True, False):
+            try:
+                if SYSTEM in self._fill(PROBE):
+                    return
+                reason = "it leaves out what users say"
+            except (TemplateError, TypeError, ValueError) as error:
+                reason = " ".join(str(error).split())
+        raise ConfigError(f"model: the chat template of {model!r} fails: {reason}")
 
     def _check_size(self, model: str, size: int) -> None:
         """Ids that the embedding has not must not be reachable: by data, or by the template."""

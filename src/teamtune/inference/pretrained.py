@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from teamtune.errors import ConfigError
 
@@ -44,7 +43,7 @@ def read_config(model: str) -> Any:
     kinds = AutoModelForCausalLM._model_mapping
     name = kinds[type(config)].__name__ if type(config) in kinds else None
     given = getattr(config, "architectures", None) or [name]
-    if name is None or name not in given:
+    if name is None or not any(g == name or g.endswith("ForCausalLM") for g in given):
         raise ConfigError(f"model: {model!r} is a {given[0] or config.model_type}, {CAUSAL}")
     if not kinds[type(config)]._supports_attention_backend:
         raise ConfigError(
@@ -124,5 +123,4 @@ def _told(model: str, part: str = "") -> Iterator[None]:
 @lru_cache
 def check_weights(model: str) -> None:
     """Loads a model once and forgets it, for only that finds every fault; raises as `load` does."""
-    lm: nn.Module = load(model, torch.bfloat16)
-    del lm
+    load(model, torch.bfloat16)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from teamtune.errors import ConfigError
 from teamtune.inference.chat import HFChat
 from teamtune.inference.engine import Completion, Dtype, Sampling, longest
 from teamtune.inference.pretrained import load
@@ -104,6 +105,13 @@ class TransformersEngine(QueuedEngine):
         self.context_length = longest(self.model.config)
         self.max_batch_rows = max_batch_rows
         self._batch: _Batch | None = None
+
+    @classmethod
+    def check_model(cls, model: Any, sampling: Sampling, **settings: Any) -> None:
+        super().check_model(model, sampling, **settings)
+        device = settings.get("device", "auto")
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise ConfigError(f"device: got {device}, but there is no GPU, allowed: auto, cpu")
 
     def load_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         self._abandon()

@@ -161,7 +161,7 @@ def test_tokens_that_no_text_reaches_may_lie_beyond_the_embedding(tmp_path):
         ("", "has no chat template"),
         ("{{ raise_exception('no roles\nat all') }}", "fails: no roles at all$"),
         ("{% for %}", "fails: "),
-        ("hello", "leaves out what users say"),
+        ("hello", "fails: it leaves out what users say"),
     ],
 )
 def test_templates_that_do_not_work_are_told_in_one_line(tmp_path, template, message):
