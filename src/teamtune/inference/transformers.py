@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from teamtune.errors import ConfigError
 from teamtune.inference.chat import HFChat
 from teamtune.inference.engine import Completion, Dtype, Sampling, longest
+from teamtune.inference.pretrained import load
 from teamtune.inference.queue import QueuedEngine, Request
 from teamtune.inference.sampling import draw, uniforms
 from teamtune.ranges import PositiveInt
@@ -92,20 +94,24 @@ class TransformersEngine(QueuedEngine):
             template_args: Further variables for the chat template.
 
         Raises:
-            ConfigError: The model has no chat template.
+            ConfigError: The model has no chat template, or cannot be loaded.
         """
-        from transformers import AutoModelForCausalLM
-
         super().__init__()
         self.chat = HFChat(model, template_args)
         self.sampling = sampling or Sampling()
         if device == "auto":
             device = f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
-        network: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
-        self.model = network.to(device).eval().requires_grad_(False)
+        self.model = load(model, getattr(torch, dtype)).to(device).eval().requires_grad_(False)
         self.context_length = longest(self.model.config)
         self.max_batch_rows = max_batch_rows
         self._batch: _Batch | None = None
+
+    @classmethod
+    def check_model(cls, model: Any, sampling: Sampling, **settings: Any) -> None:
+        super().check_model(model, sampling, **settings)
+        device = settings.get("device", "auto")
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise ConfigError(f"device: got {device}, but there is no GPU, allowed: auto, cpu")
 
     def load_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         self._abandon()

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from teamtune.errors import ConfigError
 from teamtune.inference.chat import HFChat
-from teamtune.inference.engine import Completion, Dtype, Sampling
+from teamtune.inference.engine import Completion, Dtype, Sampling, longest
 from teamtune.inference.isolation import apart, forget_destroyed_group, outside, undone
+from teamtune.inference.pretrained import outline, read_config
 from teamtune.inference.queue import QueuedEngine, Request
 from teamtune.ranges import Positive, PositiveInt, PositiveShare
 
@@ -25,6 +26,8 @@ INSTALL = (
 )
 LEAST_TEMPERATURE = 0.01
 """vLLM raises lower ones to this, without a word to the caller."""
+CPU_HEADS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+"""Head widths that the CPU build computes; it finds out about others at its first step."""
 CPU_BLOCK = 32
 """Tokens per block of cached keys: prefixes are shared in whole blocks, and vLLM's 128 are many."""
 
@@ -107,6 +110,28 @@ class VLLMEngine(QueuedEngine):
     @classmethod
     def check_installed(cls) -> None:
         require_vllm()
+
+    @classmethod
+    def check_model(cls, model: Any, sampling: Sampling, **settings: Any) -> None:
+        super().check_model(model, sampling, **settings)
+        _check_temperature(sampling)
+        text = model.get_text_config()
+        context, wanted = longest(model), settings.get("max_model_len")
+        if wanted is not None and not sampling.max_tokens < wanted <= context:
+            raise ConfigError(
+                f"max_model_len: got {wanted}, allowed: more than rollout.sampling.max_tokens, "
+                f"which is {sampling.max_tokens}, up to {context}, the model's context"
+            )
+        on_gpu = torch.cuda.is_available()
+        _check_memory(settings.get("gpu_memory_utilization"), settings.get("kv_cache_gib"), on_gpu)
+        width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        if not on_gpu and width not in CPU_HEADS:
+            raise ConfigError(
+                f"vLLM on a CPU has no attention heads of width {width}, allowed: "
+                f"{', '.join(map(str, CPU_HEADS))} (of a TinyLlama, hidden_size / num_heads)"
+            )
+        if on_gpu and settings.get("dtype") == "bfloat16" and not torch.cuda.is_bf16_supported():
+            raise ConfigError("dtype: got bfloat16, which this GPU has not, allowed: float16")
 
     async def generate(
         self,
@@ -260,10 +285,7 @@ def _start(**settings: Any) -> Any:
 
 def _weights_of(model: str) -> tuple[dict[str, torch.Size], dict[str, list[str]]]:
     """Names and shapes of the Hugging Face state dict, and for each tied name the others."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    with torch.device("meta"):
-        lm = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model))
+    lm = outline(read_config(model))
     weights = lm.state_dict(keep_vars=True)
     names: dict[int, list[str]] = {}
     for name, tensor in weights.items():

@@ -11,6 +11,15 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from teamtune.errors import ConfigError
+from teamtune.inference.chat import HFChat
+from teamtune.inference.pretrained import (
+    SAFE,
+    check_weights,
+    load,
+    outline,
+    read_config,
+    read_tokenizer,
+)
 from teamtune.policies.adapter import LoRA, switched_off, whole
 from teamtune.policies.scorer import TokenScorer, check_scorable
 from teamtune.policies.tiny import TinyLlama
@@ -88,7 +97,13 @@ class Policy(L.LightningModule):
         """A frozen copy, where one is needed and training is not through an adapter."""
 
     def check(self) -> None:
-        """Raises ConfigError for a model that cannot be scored, or not through an adapter."""
+        """Reads all of a model's folder; raises ConfigError for what cannot be used or trained.
+
+        The message begins with an argument of this class. Nothing is written.
+        """
+        if isinstance(self.source, str):
+            HFChat(self.source)
+            check_weights(self.source)
         if self.trainable:
             check_scorable(self.config())
             if self.lora is not None:
@@ -96,21 +111,17 @@ class Policy(L.LightningModule):
 
     def config(self) -> Any:
         """The model's configuration, as transformers reads it."""
-        from transformers import AutoConfig
-
         if isinstance(self.source, TinyLlama):
             return self.source.config()
-        return AutoConfig.from_pretrained(self.source)
+        return read_config(self.source)
 
     def shapes(self) -> dict[str, torch.Size]:
         """Every weight's shape by its name in the scorer, without loading or drawing any."""
-        from transformers import AutoModelForCausalLM
-
         if not self.trainable:
             return {}
-        with torch.device("meta"):
-            lm = AutoModelForCausalLM.from_config(self.config())
-            if self.lora is not None:
+        lm = outline(self.config())
+        if self.lora is not None:
+            with torch.device("meta"):
                 self.lora.attach(lm, 0)
         return {f"lm.{name}": tensor.shape for name, tensor in lm.state_dict().items()}
 
@@ -152,12 +163,8 @@ class Policy(L.LightningModule):
                     setattr(own, name, getattr(owner, name))
 
     def _load(self, mesh: "DeviceMesh | None", dtype: torch.dtype) -> TokenScorer:
-        from transformers import AutoModelForCausalLM
-
         assert self.folder is not None, "prepare() comes first"
-        lm = AutoModelForCausalLM.from_pretrained(
-            self.folder, dtype=torch.float32, attn_implementation=self.attention
-        )
+        lm = load(self.folder, torch.float32, self.attention)
         if self.lora is not None:
             self.lora.attach(lm, self.adapter_seed)
         scorer = TokenScorer(_without_dropout(lm).train(), self.head_chunk)
@@ -219,16 +226,16 @@ class Policy(L.LightningModule):
             return
         weights = {name: tensor.cpu().contiguous() for name, tensor in self.full_weights()}
         if write:
-            from transformers import AutoModelForCausalLM, AutoTokenizer
+            from transformers import AutoModelForCausalLM
 
             assert self.folder is not None and self.scorer is not None
-            plain: Any = AutoModelForCausalLM.from_config(self.scorer.lm.config)
+            plain: Any = AutoModelForCausalLM.from_config(self.scorer.lm.config, **SAFE)
             plain.load_state_dict(weights)
             plain.generation_config = (
                 self.scorer.lm.generation_config
             )  # it may name more end tokens
             plain.save_pretrained(folder)
-            AutoTokenizer.from_pretrained(self.folder).save_pretrained(folder)
+            read_tokenizer(self.folder).save_pretrained(folder)
 
 
 def check_optimizer(optimizer: OptimizerCallable) -> None:
@@ -253,6 +260,7 @@ def _without_dropout(lm: nn.Module) -> nn.Module:
     for module in lm.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-        if hasattr(module, "attention_dropout"):
-            module.attention_dropout = 0.0
+        for name, value in list(vars(module).items()):
+            if "drop" in name and isinstance(value, float):  # a function's argument in forward
+                setattr(module, name, 0.0)
     return lm

@@ -44,7 +44,7 @@ class TinyLlama:
         vocabulary: str | list[str],
         hidden_size: PositiveInt = 128,
         num_layers: PositiveInt = 3,
-        num_heads: PositiveInt = 4,
+        num_heads: PositiveInt | None = None,
         intermediate_size: PositiveInt = 384,
         context_length: PositiveInt = 256,
         tie_embeddings: bool = False,
@@ -56,7 +56,8 @@ class TinyLlama:
                 `{U,D}{0..2}` stands for U0 U1 U2 D0 D1 D2. Or a text file with words.
             hidden_size: Width of the residual stream.
             num_layers: Transformer blocks.
-            num_heads: Attention heads; they divide the width.
+            num_heads: Attention heads; they divide the width. Null takes heads of a width of 32,
+                which every engine can run.
             intermediate_size: Width of the feed-forward layers.
             context_length: Longest prompt and answer together, in tokens.
             tie_embeddings: Whether the head shares its weights with the embedding.
@@ -68,13 +69,15 @@ class TinyLlama:
         self.vocabulary = vocabulary
         self.hidden_size = hidden_size
         self.num_layers = num_layers
-        self.num_heads = num_heads
+        self.num_heads = num_heads or max(1, hidden_size // 32)
         self.intermediate_size = intermediate_size
         self.context_length = context_length
         self.tie_embeddings = tie_embeddings
         self.initializer_range = initializer_range
-        if hidden_size % num_heads:
-            raise ConfigError(f"num_heads: got {num_heads}, allowed: a divisor of {hidden_size}")
+        if hidden_size % self.num_heads:
+            raise ConfigError(
+                f"num_heads: got {self.num_heads}, allowed: a divisor of {hidden_size}"
+            )
         self.words()
 
     def words(self) -> list[str]:

@@ -5,11 +5,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 
 from engines import tiny_model
 from teamtune.errors import ConfigError
 from teamtune.inference import Placement, Sampling, ScriptedEngine, TransformersEngine
 from teamtune.inference.placement import close
+from teamtune.inference.vllm import VLLMEngine
 from teamtune.policies import Policy, TinyLlama
 
 SAMPLING = Sampling(max_tokens=4)
@@ -81,6 +83,19 @@ def test_a_misspelt_policy_and_an_answer_longer_than_the_context_are_told():
         Placement(TransformersEngine).check(models, Sampling(max_tokens=9))
     with pytest.raises(ConfigError, match=r"^rollout.engines.planer: .*did you mean 'planner'"):
         Placement(Noted, {"planer": Noted}).check(models, SAMPLING)
+
+
+def test_what_an_engine_says_about_its_settings_is_told_with_its_key(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    on_gpu = partial(TransformersEngine, device="cuda")
+    with pytest.raises(ConfigError, match=r"^rollout.engine.init_args.device: got cuda"):
+        Placement(on_gpu).check({"a": config()}, SAMPLING)
+    with pytest.raises(ConfigError, match=r"^rollout.engines.b.init_args.device: got cuda"):
+        Placement(Noted, {"b": on_gpu}).check({"a": config(), "b": config()}, SAMPLING)
+    monkeypatch.setattr(VLLMEngine, "check_installed", lambda: None)
+    narrow = Policy(TinyLlama(["a"], 64, num_heads=4)).config()
+    with pytest.raises(ConfigError, match=r"^rollout.engine: vLLM on a CPU has no .* width 16"):
+        Placement(VLLMEngine).check({"a": narrow}, SAMPLING)
 
 
 def test_a_frozen_policy_has_no_weights_but_in_its_engine(tmp_path):

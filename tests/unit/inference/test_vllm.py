@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from teamtune.errors import ConfigError
 from teamtune.inference import Sampling
 from teamtune.inference.sampling import draw
 from teamtune.inference.vllm import VLLMEngine, require_vllm
+from teamtune.policies import TinyLlama
 
 needs_vllm = pytest.mark.vllm
 SMALL = {"kv_cache_gib": 0.01, "max_num_seqs": 64}
@@ -346,6 +348,33 @@ def test_settings_that_cannot_work_are_told_in_one_line(folder):
         with pytest.raises(ConfigError, match=message) as caught:
             VLLMEngine(str(folder), **options)
         assert "\n" not in str(caught.value)
+
+
+def test_what_vllm_cannot_do_is_known_before_anything_is_made(monkeypatch):
+    def check(width: int = 32, tokens: int = 8, **settings: Any) -> None:
+        model = TinyLlama(["{0..9}"], 2 * width, num_heads=2, context_length=64).config()
+        VLLMEngine.check_model(model, Sampling(max_tokens=tokens), **settings)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for width in (32, 64, 80):
+        check(width)
+    for call, message in [
+        (lambda: check(16), "^vLLM on a CPU has no attention heads of width 16, allowed: 32, 64"),
+        (lambda: check(48), "heads of width 48"),
+        (lambda: check(tokens=64), "^rollout.sampling.max_tokens: got 64, .* context of 64"),
+        (lambda: check(max_model_len=65), "^max_model_len: got 65, .* up to 64"),
+        (lambda: check(max_model_len=8), "^max_model_len: got 8, .* which is 8,"),
+        (lambda: check(gpu_memory_utilization=0.5), "^gpu_memory_utilization: .* no GPU"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            call()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    check(16, dtype="float16")
+    with pytest.raises(ConfigError, match="^dtype: got bfloat16"):
+        check(16, dtype="bfloat16")
+    with pytest.raises(ConfigError, match="^gpu_memory_utilization: no effect next to kv_cache"):
+        check(gpu_memory_utilization=0.5, kv_cache_gib=1.0)
 
 
 def test_without_vllm_the_error_says_how_to_install_it(folder, monkeypatch):

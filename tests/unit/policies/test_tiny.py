@@ -60,6 +60,12 @@ def test_heads_must_divide_the_width(tmp_path):
         TinyLlama("x", hidden_size=16, num_heads=3)
 
 
+def test_heads_are_as_wide_as_every_engine_computes_them():
+    for width, heads in ((32, 1), (64, 2), (128, 4), (24, 1)):
+        assert TinyLlama(["a"], width).config().num_attention_heads == heads
+    assert TinyLlama(["a"]).config().head_dim == 32
+
+
 def test_an_exported_policy_is_the_policy(recipe, tmp_path):
     recipe.build(tmp_path / "m", 0)
     policy = Policy(str(tmp_path / "m"))
