@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from teamtune.envs import Environment
@@ -24,17 +25,25 @@ class TokenBatch:
     """Under the distribution they were drawn from."""
     advantages: Tensor
     weight: Tensor
-    """How often a token counts: a sum over tokens is a sum of weight times term."""
+    """What a token counts in the policy loss: its sums are sums of weight times term."""
+    count: Tensor
+    """How many sampled tokens it stands for; those without an advantage count as well."""
+    sequence: Tensor
+    """Which answer of the batch it is of, from 0."""
     entropy: Tensor | None = None
     """Of the policy at each token, in nats; with gradient where `entropy_coef` is not 0."""
     ref_logprobs: Tensor | None = None
     """Under the frozen reference; only where `needs_reference`."""
     sampled_entropy: float = 0.0
-    """Mean of -sampling_logprobs over the whole optimizer step, in nats per token."""
+    """Mean of -sampling_logprobs over all tokens of the optimizer step, in nats per token."""
 
     def sum(self, terms: Tensor) -> Tensor:
         """The weighted sum of `terms` [N]."""
         return (self.weight * terms).sum()
+
+    def total(self, terms: Tensor) -> Tensor:
+        """The sum of `terms` [N] over all sampled tokens, alike."""
+        return (self.count * terms).sum()
 
 
 class Algorithm(ABC):
@@ -46,7 +55,11 @@ class Algorithm(ABC):
 
     sampler: Sampler
     needs_reference: bool = False
+    on_policy: bool = False
+    """Whether its loss is right for the first optimizer step after sampling alone."""
     entropy_coef: float = 0.0
+    regularizes: bool = False
+    """Whether `regularizer` is more than 0: then tokens without an advantage matter too."""
 
     def check(self, env: Environment[Any]) -> None:
         """Raises ConfigError where the algorithm could not learn from `env`."""
@@ -70,6 +83,13 @@ class Algorithm(ABC):
     @abstractmethod
     def loss(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """Summed loss (a scalar) of a micro-batch, and sums over its tokens to report as means."""
+
+    def regularizer(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """What is added to the loss: sums over all sampled tokens, of which means are taken."""
+        return torch.zeros(()), {}
+
+    def advance(self) -> None:
+        """A rollout step is over; for what changes from step to step."""
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run must know of the steps before; plain values and tensors."""

@@ -25,7 +25,7 @@ class ATGRPO(Clipped, OnTrees):
         Args:
             baseline: What a reward is compared with: `mean`, `leave_one_out` or `max` of its group.
             scale: `std` divides by the group's standard deviation, `none` does not.
-            keep_flat_groups: Count the tokens of groups without spread in the token mean.
+            keep_flat_groups: Count the tokens of groups without spread in the policy loss's mean.
         """
         super().__init__(**options)
         self.baseline: Baseline = baseline

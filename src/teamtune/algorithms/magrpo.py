@@ -24,8 +24,7 @@ class MAGRPO(Regularized, OnJointActions):
 
     Each agent's loss is a mean over a group's candidates, then over the sibling groups of one
     (task, turn), a sum over turns, a mean over tasks; agents that share a policy add up. Groups
-    with fewer than two known returns compare nothing and are in none of these means. Bonus and KL
-    term, where they are on, are in the same means.
+    with fewer than two known returns compare nothing and are in none of these means.
     """
 
     def __init__(
@@ -65,6 +64,7 @@ class MAGRPO(Regularized, OnJointActions):
         self.scale: Scale = scale
         self.reduction = reduction
         self.ratio = ratio
+        self.on_policy = not ratio
         self.clip = clip
 
     def check(self, env: Environment[Any]) -> None:
@@ -112,7 +112,7 @@ class MAGRPO(Regularized, OnJointActions):
             if share and self.reduction == "sequence_sum":
                 share /= known * siblings[_turn(group)]
             for c in group.candidates:
-                used = c.return_ is not None and (c.credited or self.regularizes)
+                used = c.return_ is not None and c.credited
                 c.weight = share if used else 0.0
 
     def trainable(self, groups: Sequence[Group]) -> list[Group]:
@@ -135,7 +135,7 @@ class MAGRPO(Regularized, OnJointActions):
                 sums["clip_frac"] = batch.sum(clipped_share(*terms).detach())
         else:
             loss = batch.sum(policy_gradient(batch.logprobs, batch.advantages))
-        return self.regularized(loss, sums, batch)
+        return loss, sums
 
 
 def _known(group: Group) -> list[Candidate]:

@@ -1,22 +1,28 @@
 """What the losses of several algorithms share: clipping, an entropy bonus, a KL term."""
 
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from teamtune.algorithms.algorithm import Algorithm, TokenBatch
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
 from teamtune.errors import ConfigError
-from teamtune.ranges import NonNegative, Positive
+from teamtune.ranges import NonNegative, Positive, PositiveInt
 
 
 class Regularized(Algorithm):
-    """Adds an entropy bonus and a KL term to a policy loss, both off in the papers."""
+    """Adds an entropy bonus and a KL term to a policy loss, both off in the papers.
+
+    They are means over all sampled tokens, whatever their advantage: a policy that has collapsed
+    has groups without spread only, and nothing else could free it.
+    """
 
     def __init__(
         self,
         entropy_coef: NonNegative = 0.0,
         entropy_target: Positive | None = None,
+        entropy_steps: PositiveInt | None = None,
         kl_coef: NonNegative = 0.0,
         **options: Any,
     ):
@@ -25,58 +31,91 @@ class Regularized(Algorithm):
             entropy_coef: Weight of an entropy bonus per token.
             entropy_target: The bonus fades linearly and ends where the samples' mean entropy, in
                 nats per token, reaches this; null keeps its full weight.
+            entropy_steps: The bonus falls linearly and ends after this many rollout steps; null
+                keeps it to the end.
             kl_coef: Weight of the KL divergence to the policy at the start.
 
         Raises:
-            ConfigError: A target without a bonus.
+            ConfigError: A target or a number of steps without a bonus.
         """
         super().__init__(**options)
-        if entropy_target is not None and not entropy_coef:
-            raise ConfigError("entropy_target: no effect with entropy_coef 0")
+        for name, value in (("entropy_target", entropy_target), ("entropy_steps", entropy_steps)):
+            if value is not None and not entropy_coef:
+                raise ConfigError(f"{name}: no effect with entropy_coef 0")
         self.entropy_coef = entropy_coef
         self.entropy_target = entropy_target
+        self.entropy_steps = entropy_steps
         self.kl_coef = kl_coef
         self.needs_reference = kl_coef > 0
+        self.regularizes = entropy_coef > 0 or kl_coef > 0
+        self.step = 0
 
-    @property
-    def regularizes(self) -> bool:
-        """Whether tokens without an advantage matter."""
-        return self.entropy_coef > 0 or self.needs_reference
-
-    def regularized(
-        self, loss: Tensor, sums: dict[str, Tensor], batch: TokenBatch
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The summed loss with both terms, and what to report of them."""
+    def regularizer(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """-weight * entropy + kl_coef * KL, summed over all sampled tokens."""
+        total, sums = super().regularizer(batch)
         if self.entropy_coef:
             assert batch.entropy is not None
-            loss = loss - self._entropy_weight(batch.sampled_entropy) * batch.sum(batch.entropy)
+            total = total - self._entropy_weight(batch.sampled_entropy) * batch.total(batch.entropy)
         if self.needs_reference:
             assert batch.ref_logprobs is not None
-            kl = batch.sum(kl_estimate(batch.logprobs, batch.ref_logprobs))
-            loss = loss + self.kl_coef * kl
+            kl = batch.total(kl_estimate(batch.logprobs, batch.ref_logprobs))
+            total = total + self.kl_coef * kl
             sums = {**sums, "ref_kl": kl.detach()}
-        return loss, sums
+        return total, sums
 
     def _entropy_weight(self, sampled_entropy: float) -> float:
-        if self.entropy_target is None:
-            return self.entropy_coef
-        return self.entropy_coef * max(0.0, 1 - sampled_entropy / self.entropy_target)
+        weight = self.entropy_coef
+        if self.entropy_target is not None:
+            weight *= max(0.0, 1 - sampled_entropy / self.entropy_target)
+        if self.entropy_steps is not None:
+            weight *= max(0.0, 1 - self.step / self.entropy_steps)
+        return weight
+
+    def advance(self) -> None:
+        self.step += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "step": self.step}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.step = state["step"]
 
 
 class Clipped(Regularized):
-    """The clipped surrogate of PPO against the sampling distribution, token by token."""
+    """The clipped surrogate of PPO against the sampling distribution."""
 
-    def __init__(self, clip_low: Positive = 0.2, clip_high: Positive = 0.2, **options: Any):
+    def __init__(
+        self,
+        clip_low: Positive = 0.2,
+        clip_high: Positive = 0.2,
+        ratio_of: Literal["token", "sequence"] = "token",
+        **options: Any,
+    ):
         """
         Args:
             clip_low: Lower clipping range of the probability ratio.
             clip_high: Upper clipping range of the probability ratio.
+            ratio_of: Each `token` has a ratio, or a `sequence` has one: the geometric mean of its
+                tokens' (GSPO, arXiv 2507.18071, whose clipping ranges are about a thousandth).
         """
         super().__init__(**options)
         self.clip_low, self.clip_high = clip_low, clip_high
+        self.ratio_of = ratio_of
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        terms = (batch.logprobs, batch.sampling_logprobs, batch.advantages)
+        logprobs, sampled = batch.logprobs, batch.sampling_logprobs
+        if self.ratio_of == "sequence":
+            logprobs, sampled = (sequence_means(x, batch.sequence) for x in (logprobs, sampled))
+        terms = (logprobs, sampled, batch.advantages)
         clip = (self.clip_low, self.clip_high)
         sums = {"clip_frac": batch.sum(clipped_share(*terms, *clip).detach())}
-        return self.regularized(batch.sum(clipped_surrogate(*terms, *clip)), sums, batch)
+        return batch.sum(clipped_surrogate(*terms, *clip)), sums
+
+
+def sequence_means(values: Tensor, sequence: Tensor) -> Tensor:
+    """[N] at each token the mean of `values` [N] over its answer, `sequence` [N] says which."""
+    size = int(sequence.max()) + 1
+    sums = values.new_zeros(size).index_add(0, sequence, values)
+    lengths = torch.bincount(sequence, minlength=size)
+    return (sums / lengths)[sequence]

@@ -44,11 +44,8 @@ class TeamProgress(TeamCallback, ProgressBar):
         if self._bar is None:
             return
         metrics = trainer.callback_metrics
-        parts = (
-            [f"train {float(metrics['rollout/success']):.0%}"]
-            if "rollout/success" in metrics
-            else []
-        )
+        outcome = f"rollout/{self.team.algorithm.sampler.outcome}"
+        parts = [f"train {float(metrics[outcome]):.0%}"] if outcome in metrics else []
         if "val/success" in metrics:
             parts.append(f"held-out {float(metrics['val/success']):.1%}")
         if "rollout/tokens_per_second" in metrics:

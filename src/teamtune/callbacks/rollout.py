@@ -94,8 +94,9 @@ class RolloutCallback(Evaluation):
         team.session = Session(run_dir, engines, self.sampling.temperature, asyncio.Runner())
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self.training = Ledger("rollout", self.data.environment).to(self.team.device)
-        cost = self.team.algorithm.sampler.describe(self.data.environment)
+        env, sampler = self.data.environment, self.team.algorithm.sampler
+        self.training = Ledger("rollout", env, outcome=sampler.outcome).to(self.team.device)
+        cost = sampler.describe(env)
         if cost:
             self.team.print(cost)
 

@@ -18,10 +18,13 @@ Message = dict[str, str]
 
 @dataclass(frozen=True)
 class Reward:
-    """One agent's reward for one transition; AT-GRPO compares alpha * team + local."""
+    """One agent's reward for one transition; AT-GRPO compares alpha * team + local + shaping."""
 
     local: float = 0.0
     team: float = 0.0
+    shaping: float = 0.0
+    """What only tells candidates of one group apart, such as a proposal's would-be progress; it is
+    in no return."""
 
 
 @dataclass(frozen=True)

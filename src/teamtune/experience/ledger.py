@@ -21,15 +21,19 @@ Sums = Mapping[str, tuple[float, int]]
 class Ledger(nn.Module):
     """Books rollouts under `<prefix>/`. A module, for its metrics talk to other ranks' devices."""
 
-    def __init__(self, prefix: str, env: Environment[Any], samples: int = 0):
+    def __init__(
+        self, prefix: str, env: Environment[Any], samples: int = 0, outcome: str = "success"
+    ):
         """
         Args:
             prefix: What all names begin with.
             env: Whose rewards may have levels.
             samples: For pass@k with k up to this; 0 for none.
+            outcome: What the rollouts' success is called.
         """
         super().__init__()
         self.prefix = prefix
+        self.outcome = outcome
         self.success = SuccessRate()
         self.cost = GenerationCost()
         self.levels = JointReturn(env.maxima, env.shares) if isinstance(env, TeamWork) else None
@@ -101,6 +105,8 @@ class Ledger(nn.Module):
                 metric.reset()
         self._sums.clear()
         self.reasons = set()
+        for name in [n for n in found if n == "success" or n.startswith("success_")]:
+            found[name.replace("success", self.outcome)] = found.pop(name)
         return {f"{self.prefix}/{name}": value for name, value in found.items()}
 
 

@@ -35,6 +35,10 @@ class PackedBatch:
     advantages: Tensor
     weight: Tensor
     """[N] sum of the weights of the candidates that a token stands for; 0 in a placeholder."""
+    count: Tensor
+    """[N] their number; 0 in a placeholder."""
+    sequence: Tensor
+    """[N] which answer of the batch a token is of, from 0."""
 
     def attention_mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """[B, 1, L, L] additive: 0 where a query (third axis) may see a key, else the least number.
@@ -72,21 +76,27 @@ class _Row:
     candidates: list[Candidate]
     """Different ones."""
     weights: list[float]
+    counts: list[int]
 
     @property
     def length(self) -> int:
         return len(self.prompt_ids) + sum(len(c.token_ids) - 1 for c in self.candidates)
 
 
-def pack(groups: Sequence[Group], token_budget: int) -> list[PackedBatch]:
+def pack(
+    groups: Sequence[Group], token_budget: int, idle: Sequence[Group] | None = None
+) -> list[PackedBatch]:
     """Micro-batches of at most `token_budget` tokens (rows x longest row), padding included.
 
-    Candidates that failed, sampled nothing or weigh nothing are left out. A group that exceeds the
-    budget is split between candidates; a single candidate that exceeds it gets a batch of its own.
-    Rows of like length share a batch, so that little is padded; the order does not matter to a
-    summed loss.
+    Candidates that failed or sampled nothing are left out; so are those that weigh nothing, unless
+    `idle` is given: then they are packed too, and with them the groups in it, at weight 0. A group
+    that exceeds the budget is split between candidates; a single candidate that exceeds it gets a
+    batch of its own. Rows of like length share a batch, so that little is padded; the order does
+    not matter to a summed loss.
     """
-    rows = sorted((r for g in groups for r in _rows(g, token_budget)), key=lambda r: r.length)
+    rows = [r for g in groups for r in _rows(g, _weights(g, idle is not None), token_budget)]
+    rows += [r for g in idle or () for r in _rows(g, _weights(g, True, 0.0), token_budget)]
+    rows.sort(key=lambda r: r.length)
     batches: list[PackedBatch] = []
     pending: list[_Row] = []
     for row in rows:
@@ -102,28 +112,36 @@ def pack(groups: Sequence[Group], token_budget: int) -> list[PackedBatch]:
 def placeholder(prompt_ids: Sequence[int] = (0,)) -> PackedBatch:
     """A batch of one token that weighs nothing, for a rank that has no more to compute."""
     nothing = Candidate(Completion((0,), (0.0,), "", "stop", 0), "scored", advantage=0.0)
-    return _build([_Row(tuple(prompt_ids), [nothing], [0.0])])
+    return _build([_Row(tuple(prompt_ids), [nothing], [0.0], [0])])
 
 
-def packed_candidates(group: Group) -> list[Candidate]:
-    """Those that did not fail, sampled something and weigh something."""
-    return [c for c in group.candidates if c.status == "scored" and c.token_ids and c.weight]
+def sampled_candidates(group: Group) -> list[Candidate]:
+    """Those that were scored and hold tokens."""
+    return [c for c in group.candidates if c.status == "scored" and c.token_ids]
 
 
-def _rows(group: Group, token_budget: int) -> list[_Row]:
-    weights: dict[tuple, float] = {}
-    different: dict[tuple, Candidate] = {}
-    for c in packed_candidates(group):
-        key = (c.token_ids, c.sampling_logprobs, _advantages(c))
-        different.setdefault(key, c)
-        weights[key] = weights.get(key, 0.0) + c.weight
+def _weights(group: Group, all_: bool, scale: float = 1.0) -> list[tuple[Candidate, float]]:
+    """The candidates to pack, each with its weight."""
+    sampled = sampled_candidates(group)
+    return [(c, scale * c.weight) for c in sampled if c.weight or all_]
+
+
+def _rows(
+    group: Group, candidates: Sequence[tuple[Candidate, float]], token_budget: int
+) -> list[_Row]:
+    different: dict[tuple, tuple[Candidate, float, int]] = {}
+    for candidate, weight in candidates:
+        key = (candidate.token_ids, candidate.sampling_logprobs, _advantages(candidate))
+        first, known, count = different.get(key, (candidate, 0.0, 0))
+        different[key] = (first, known + weight, count + 1)
     rows: list[_Row] = []
-    for key, candidate in different.items():
+    for candidate, weight, count in different.values():
         extra = len(candidate.token_ids) - 1
         if not rows or rows[-1].length + extra > token_budget:
-            rows.append(_Row(group.prompt_ids, [], []))
+            rows.append(_Row(group.prompt_ids, [], [], []))
         rows[-1].candidates.append(candidate)
-        rows[-1].weights.append(weights[key])
+        rows[-1].weights.append(weight)
+        rows[-1].counts.append(count)
     return rows
 
 
@@ -155,6 +173,7 @@ def _build(rows: Sequence[_Row]) -> PackedBatch:
     answers = [c for row in rows for c in row.candidates]
     lengths = [len(c.token_ids) for c in answers]
     weights = [np.float32(w) for row in rows for w in row.weights]
+    counts = [np.float32(n) for row in rows for n in row.counts]
     chain = itertools.chain.from_iterable
     logprobs = np.fromiter(chain(c.sampling_logprobs for c in answers), dtype=np.float32)
     advantages = np.fromiter(chain(_advantages(c) for c in answers), dtype=np.float32)
@@ -167,4 +186,6 @@ def _build(rows: Sequence[_Row]) -> PackedBatch:
         sampling_logprobs=torch.from_numpy(logprobs),
         advantages=torch.from_numpy(advantages),
         weight=torch.from_numpy(np.repeat(weights, lengths)),
+        count=torch.from_numpy(np.repeat(counts, lengths)),
+        sequence=torch.from_numpy(np.repeat(np.arange(len(answers)), lengths)),
     )

@@ -35,6 +35,7 @@ class Score:
 
     reward: float
     local: float
+    """Shaping included, where the sampler compares by it."""
     team: float
     judged: bool = True
     """False where only later steps tell what it was worth; its rewards are 0 then."""
@@ -210,7 +211,8 @@ class Rollout:
     success: bool = False
     """Of the path in use: the carried one or, where all branches go on, the first."""
     return_: float = 0.0
-    """Change of the environment's potential, plus 1 if solved; JointSampler sums joint rewards."""
+    """Change of the environment's potential, plus 1 if solved; in a tree the mean of its branches,
+    each drawn at random."""
     error: str | None = None
     """Why the episode broke off: nothing of a turn could be played."""
     levels: Mapping[str, float] = field(default_factory=dict)

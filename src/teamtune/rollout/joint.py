@@ -32,10 +32,8 @@ class JointSampler(Sampler):
     transition is left out; an answer that is in no other one has reward None. A branch that ends
     early, at the threshold or in the environment's success, keeps its final reward for every
     remaining turn (of the environment where it says how many), so that finishing early never
-    pays less than failing first. The rollout's
-    `success` and `levels` are those of its first branch (one draw of the team, as good as any; in a
-    chain the one carried on), its `return_` the mean sum of joint rewards along a branch drawn at
-    random.
+    pays less than failing first. The rollout's `success` and `levels` are those of its first branch
+    (one draw of the team, as good as any; in a chain the one carried on).
     """
 
     def __init__(
@@ -154,7 +152,8 @@ class JointSampler(Sampler):
         if step.success or (reached and not step.done):
             joint.kept = left if known is None else known
         joint.over = reached or step.done
-        joint.success = step.success or (joint.over and step.outcome.solved)
+        if joint.over and step.outcome.solved and not step.success:
+            joint.success, joint.progress = True, joint.progress + 1
 
 
 def _team(turn: Turn, joint: Joint) -> list[Candidate]:
@@ -189,7 +188,7 @@ def _found(turn: Turn | None) -> _Branch:
         return _Branch(None, error=turn.error)
     below = [_found(joint.opens) for joint in turn.carried]
     returns = [
-        joint.reward * (1 + joint.kept) + branch.return_
+        joint.progress + branch.return_
         for joint, branch in zip(turn.carried, below)
         if branch.return_ is not None
     ]

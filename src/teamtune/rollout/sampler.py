@@ -60,6 +60,8 @@ class Sampler(ABC):
     """How often each agent acts at most."""
     alpha: float = 1.0
     """Weight of the team reward: reward = alpha * team + local."""
+    outcome: str = "success"
+    """What the success of its rollouts is called; it is the policy's own only on a plain path."""
 
     @property
     def width(self) -> int:
@@ -103,10 +105,11 @@ class Sampler(ABC):
             for group, j in zip(turn.groups, p.joint.picks):
                 agent, candidate = group.key.agent, group.candidates[j]
                 given = p.joint.rewards[agent]
-                value = self.alpha * given.team + given.local
+                local = given.local + given.shaping
+                value = self.alpha * given.team + local
                 if math.isfinite(value):
                     judged, malformed = p.step.outcome.judged, agent in p.step.malformed
-                    candidate.settle(Score(value, given.local, given.team, judged, malformed))
+                    candidate.settle(Score(value, local, given.team, judged, malformed))
                 else:
                     candidate.fail(f"the reward is not a finite number: {value}")
         return list(played)

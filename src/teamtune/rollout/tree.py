@@ -7,14 +7,19 @@ next agent acts on that one's successor. Cost: agents x turns x K generations.
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from teamtune.envs import Environment
-from teamtune.experience import Candidate, Group, Rollout, Turn
-from teamtune.ranges import Finite, PositiveInt
+from teamtune.errors import ConfigError
+from teamtune.experience import Group, Rollout, Turn
+from teamtune.ranges import Finite, Positive, PositiveInt
 from teamtune.rollout.sampler import Game, Played, Sampler, Team, path, play
 from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
+
+DEMOTION = 0.1
+"""How far a malformed answer lies below the worst other one, in units of the others' spread."""
 
 
 class TreeSampler(Sampler):
@@ -31,6 +36,7 @@ class TreeSampler(Sampler):
         max_turns: PositiveInt = 4,
         alpha: Finite = 1.0,
         select: Literal["greedy", "softmax", "random"] = "greedy",
+        select_temperature: Positive | None = None,
     ):
         """
         Args:
@@ -38,18 +44,36 @@ class TreeSampler(Sampler):
             max_turns: T, how often each agent acts at most.
             alpha: Weight of the team reward: reward = alpha * team + local.
             select: Which candidate is carried on: the best (`greedy`, ties at random), one drawn
-                with probability proportional to exp(reward) (`softmax`), or any (`random`).
+                with probability proportional to exp(reward / temperature) (`softmax`), or any
+                (`random`); a malformed one only where all are.
+            select_temperature: That of `softmax`, in units of the reward; null is 1.
+
+        Raises:
+            ConfigError: A temperature without effect.
         """
+        if select_temperature is not None and select != "softmax":
+            raise ConfigError(
+                f"select_temperature: got {select_temperature}, allowed with select {select}: null"
+            )
         self.num_candidates = num_candidates
         self.max_turns = max_turns
         self.alpha = alpha
         self.select = select
+        self.select_temperature = select_temperature or 1.0
+        if select == "greedy" and num_candidates > 1:
+            self.outcome = "success_best_of_k"
 
     async def sample(
         self, env: Environment[Any], task: Task, team: Team, seed: int
     ) -> list[Rollout]:
         game = Game(env, task, team, seed)
         return [path(game, await self.grow(game, env.reset(task)))]
+
+    def score(self, turn: Turn, played: Sequence[Played]) -> list[Played]:
+        counted = super().score(turn, played)
+        for group in turn.groups:
+            _demote_malformed(group)
+        return counted
 
     async def carry(
         self, game: Game, turn: Turn, played: Sequence[Played], left: int
@@ -68,22 +92,33 @@ class TreeSampler(Sampler):
         return carried
 
     def _choose(self, group: Group, seed: int, alone: bool) -> int:
-        """The index of the candidate to carry on; by its reward if alone, else by its local one."""
-        values = {
-            j: _comparable(c, alone) for j, c in enumerate(group.candidates) if c.reward is not None
-        }
+        """The index of the candidate to carry on; the best one alone by its reward, else local."""
+        scores = {j: c.score for j, c in enumerate(group.candidates) if c.score is not None}
+        usable = {j: s for j, s in scores.items() if not s.malformed} or scores
         rng = random.Random(derive_seed(seed, "select", group.key))
         if self.select == "random":
-            return rng.choice(list(values))
-        best = max(values.values())
+            return rng.choice(list(usable))
         if self.select == "softmax":
-            weights = [math.exp(value - best) for value in values.values()]
-            return rng.choices(list(values), weights)[0]
-        tied = {j: group.candidates[j].reward or 0.0 for j, v in values.items() if v == best}
-        return rng.choice([j for j, value in tied.items() if value == max(tied.values())])
+            best = max(s.reward for s in usable.values())
+            weights = [
+                math.exp((s.reward - best) / self.select_temperature) for s in usable.values()
+            ]
+            return rng.choices(list(usable), weights)[0]
+        ranked = {j: (s.reward if alone else s.local, s.reward) for j, s in usable.items()}
+        return rng.choice([j for j, value in ranked.items() if value == max(ranked.values())])
 
 
-def _comparable(candidate: Candidate, alone: bool) -> float:
-    value = candidate.reward if alone else candidate.reward_local
-    assert value is not None
-    return value
+def _demote_malformed(group: Group) -> None:
+    """A malformed answer is worth less than every other of its group, by a tenth of their spread.
+
+    A penalty of its own size would drown the differences between the others.
+    """
+    scores = [c.score for c in group.candidates if c.score is not None]
+    others = [s.reward for s in scores if not s.malformed]
+    if not others:
+        return
+    worst = min(others)
+    step = DEMOTION * ((max(others) - worst) or 1.0)
+    for candidate in group.candidates:
+        if candidate.score is not None and candidate.score.malformed:
+            candidate.score = replace(candidate.score, reward=worst - step)

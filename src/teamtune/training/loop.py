@@ -7,6 +7,7 @@ gradient depends on neither; ranks run equally many micro-batches, for sharded m
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from teamtune import ranks
 from teamtune.algorithms import Algorithm, TokenBatch
 from teamtune.experience import Group
-from teamtune.experience.packing import PackedBatch, pack, packed_candidates, placeholder
+from teamtune.experience.packing import PackedBatch, pack, placeholder, sampled_candidates
 from teamtune.policies import Policy
 
 if TYPE_CHECKING:
@@ -24,6 +25,46 @@ if TYPE_CHECKING:
 
 Experience = Mapping[str, Sequence[Group]]
 """This rank's groups by policy."""
+TINY = 1e-30
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Of an optimizer step, over all ranks: what its sums are divided by."""
+
+    denominator: float
+    """Of the policy loss; 1 where nothing is in it."""
+    weight: float
+    tokens: float
+    """Those that are packed: all sampled ones where the algorithm regularizes."""
+    sampled_entropy: float
+
+    def counted(self, name: str) -> float:
+        """What makes a mean of a sum."""
+        if name == "loss":
+            return 1.0
+        return max(self.weight, TINY) if name == "clip_frac" else self.tokens
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A rank's share of an optimizer step."""
+
+    batches: list[PackedBatch]
+    denominator: float
+    sampled: int
+    """Tokens of all scored candidates, packed or not."""
+    surprise: float
+    """Sum of their -sampling_logprobs, in nats."""
+
+    def totals(self, device: torch.device) -> Totals:
+        """All ranks' together; they all must call."""
+        weight = float(sum(b.weight.sum() for b in self.batches))
+        tokens = float(sum(b.count.sum() for b in self.batches))
+        own = [self.denominator, weight, tokens, self.sampled, self.surprise]
+        summed = ranks.summed(torch.tensor(own, dtype=torch.float64, device=device)).tolist()
+        denominator, weight, tokens, sampled, surprise = summed
+        return Totals(denominator or 1.0, weight, tokens or 1.0, surprise / (sampled or 1.0))
 
 
 class MultiOptimizerLoop:
@@ -55,18 +96,16 @@ class MultiOptimizerLoop:
             FloatingPointError: A loss or a gradient is not finite.
         """
         metrics: dict[str, list[float]] = {}
-        kept = {name: self.algorithm.trainable(groups) for name, groups in experience.items()}
+        kept = {name: self.algorithm.trainable(experience.get(name, ())) for name in policies}
         for epoch in range(self.epochs):
             for part in self._minibatches(experience, seed + epoch):
                 for name, policy in policies.items():
-                    groups = [g for g in kept.get(name, ()) if g.key.task in part]
-                    step = self._step(policy, optimizers[name], groups, temperature, device)
+                    batches = self._pack(policy, experience.get(name, ()), kept[name], part)
+                    step = self._step(policy, optimizers[name], batches, temperature, device)
                     for key, value in step.items():
                         metrics.setdefault(f"{name}/{key}", []).append(value)
         for name in policies:
-            weighty = [
-                g for g in kept.get(name, ()) if any(c.weight and c.credited for c in g.candidates)
-            ]
+            weighty = [g for g in kept[name] if any(c.weight and c.credited for c in g.candidates)]
             given, used = len(experience.get(name, ())), len(weighty)
             counts = ranks.summed(torch.tensor([given, used], dtype=torch.float64, device=device))
             share = 1 - float(counts[1]) / float(counts[0]) if counts[0] else 0.0
@@ -83,42 +122,49 @@ class MultiOptimizerLoop:
         size = self.minibatch_tasks
         return [set(tasks[i : i + size]) for i in range(0, len(tasks), size)]
 
+    def _pack(
+        self, policy: Policy, groups: Sequence[Group], kept: Sequence[Group], tasks: set[str]
+    ) -> Batches:
+        """What this rank has to compute for one optimizer step."""
+        own = [g for g in groups if g.key.task in tasks]
+        learned = [g for g in kept if g.key.task in tasks]
+        idle = None
+        if self.algorithm.regularizes:
+            known = {id(g) for g in learned}
+            idle = [g for g in own if id(g) not in known]
+        sampled = [c for g in own for c in sampled_candidates(g)]
+        return Batches(
+            pack(learned, policy.token_budget, idle),
+            self.algorithm.denominator(learned),
+            sum(len(c.token_ids) for c in sampled),
+            -math.fsum(x for c in sampled for x in c.sampling_logprobs),
+        )
+
     def _step(
         self,
         policy: Policy,
         optimizer: "Optimizer",
-        groups: Sequence[Group],
+        own: Batches,
         temperature: float,
         device: torch.device,
     ) -> dict[str, float]:
         """One optimizer step; nothing, and no metrics, where no rank has anything to learn from."""
-        batches = pack(groups, policy.token_budget)
-        local = [
-            self.algorithm.denominator(groups),
-            float(sum(b.weight.sum() for b in batches)),
-            -float(sum((b.weight * b.sampling_logprobs).sum() for b in batches)),
-            float(sum(len(c.token_ids) for g in groups for c in packed_candidates(g))),
-        ]
-        totals = ranks.summed(torch.tensor(local, dtype=torch.float64, device=device)).tolist()
-        denominator, weight, surprise, tokens = totals
-        count = int(ranks.largest(len(batches), device))
+        totals = own.totals(device)
+        count = int(ranks.largest(len(own.batches), device))
         if count == 0:
             return {}
-        batches += [placeholder() for _ in range(count - len(batches))]
+        batches = own.batches + [placeholder() for _ in range(count - len(own.batches))]
         sums: dict[str, Tensor] = {}
         for batch in batches:
-            parts = self._backward(
-                policy, batch.to(device), temperature, denominator, surprise / weight
-            )
-            for key, value in parts:
+            for key, value in self._backward(policy, batch.to(device), temperature, totals):
                 sums[key] = sums.get(key, 0.0) + value
         names = sorted(sums)
         reduced = ranks.summed(torch.stack([sums[k].double() for k in names])).tolist()
-        metrics = {k: v / (denominator if k == "loss" else weight) for k, v in zip(names, reduced)}
+        metrics = {k: v / totals.counted(k) for k, v in zip(names, reduced)}
         norm = torch.nn.utils.clip_grad_norm_(policy.trainable_parameters(), policy.max_grad_norm)
         if isinstance(norm, DTensor):
             norm = norm.full_tensor()
-        metrics |= {"grad_norm": float(norm), "tokens": tokens}
+        metrics |= {"grad_norm": float(norm), "tokens": totals.tokens}
         for key in ("loss", "grad_norm"):  # sums over ranks, so that all of them stop
             if not math.isfinite(metrics[key]):
                 raise FloatingPointError(f"{key} is {metrics[key]}; no step was taken")
@@ -128,38 +174,38 @@ class MultiOptimizerLoop:
         return metrics
 
     def _backward(
-        self,
-        policy: Policy,
-        batch: PackedBatch,
-        temperature: float,
-        denominator: float,
-        sampled_entropy: float,
+        self, policy: Policy, batch: PackedBatch, temperature: float, totals: Totals
     ) -> list[tuple[str, Tensor]]:
         """Adds a micro-batch's gradient and returns sums over its tokens.
 
         Sharding averages gradients over ranks; the factor `world_size` makes that a sum.
         """
+        algorithm = self.algorithm
         reference = None
-        if self.algorithm.needs_reference:
+        if algorithm.needs_reference:
             reference = policy.reference_logprobs(batch, temperature)
-        with_entropy = self.algorithm.entropy_coef > 0
-        logprobs, entropy = policy(batch, temperature, with_entropy)
+        logprobs, entropy = policy(batch, temperature, algorithm.entropy_coef > 0)
         view = TokenBatch(
             logprobs=logprobs,
             sampling_logprobs=batch.sampling_logprobs,
             advantages=batch.advantages,
             weight=batch.weight,
+            count=batch.count,
+            sequence=batch.sequence,
             entropy=entropy,
             ref_logprobs=reference,
-            sampled_entropy=sampled_entropy,
+            sampled_entropy=totals.sampled_entropy,
         )
-        loss, sums = self.algorithm.loss(view)
-        (loss * (ranks.world_size() / denominator)).backward()
+        loss, sums = algorithm.loss(view)
+        added, more = algorithm.regularizer(view)
+        loss = loss / totals.denominator + added / totals.tokens
+        (loss * ranks.world_size()).backward()
         gap = logprobs.detach() - batch.sampling_logprobs
         return [
             ("loss", loss.detach()),
-            ("entropy", view.sum(entropy.detach())),
-            ("approx_kl", view.sum(gap.exp() - 1 - gap)),
-            ("sampling_gap", view.sum(gap.abs())),
+            ("entropy", view.total(entropy.detach())),
+            ("approx_kl", view.total(gap.exp() - 1 - gap)),
+            ("sampling_gap", view.total(gap.abs())),
             *sums.items(),
+            *more.items(),
         ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.utilities.rank_zero import rank_zero_only, rank_zero_warn
 from torch import nn
 
 from teamtune import ranks
@@ -21,6 +21,7 @@ from teamtune.ranges import PositiveInt
 from teamtune.seeds import derive_seed
 from teamtune.training.loop import MultiOptimizerLoop
 from teamtune.training.run_state import RunState, Session
+from teamtune.training.silence import Silence
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -60,6 +61,12 @@ class TeamModule(L.LightningModule):
                     f"policies.{name}: got a name that metrics, folders or modules cannot "
                     "have, allowed: letters, digits, '_' and '-', no method of torch's ModuleDict"
                 )
+        if algorithm.on_policy and (epochs > 1 or minibatch_tasks is not None):
+            raise ConfigError(
+                f"epochs: got {epochs} with minibatch_tasks {minibatch_tasks or 'null'}, allowed "
+                f"with ratio: false of {type(algorithm).__name__}: 1 and null (later steps would "
+                "learn from another policy's samples without correction)"
+            )
         self.automatic_optimization = False
         self.policies = nn.ModuleDict(policies)
         self.policy_map = dict(policy_map)
@@ -67,6 +74,7 @@ class TeamModule(L.LightningModule):
         self.loop = MultiOptimizerLoop(algorithm, epochs, minibatch_tasks)
         self.state = RunState()
         self.session = Session()
+        self.silence = Silence()
         self.seed = 0
         self.phase = "set-up"
         """What the run is doing, for whoever shows it."""
@@ -145,6 +153,7 @@ class TeamModule(L.LightningModule):
         self.enter("update")
         began = time.monotonic()
         self.algorithm.assign_credit(self.rollouts)
+        self._listen()
         experience: dict[str, list[Group]] = {name: [] for name in self.policies}
         for group in groups_of(self.rollouts):
             experience[group.policy].append(group)
@@ -162,9 +171,23 @@ class TeamModule(L.LightningModule):
             metrics[f"{name}/lr"] = optimizer.param_groups[0]["lr"]
             if self.policy(name).scheduler is not None:
                 next(schedulers).step()
+        self.algorithm.advance()
         metrics["time/update"] = time.monotonic() - began
         self.state.rollout_step += 1
         self.report(metrics)
+
+    def _listen(self) -> None:
+        """Warns of agents that no step has taught anything."""
+        credited: dict[str, bool] = {}
+        for group in groups_of(self.rollouts):
+            heard = any(c.credited for c in group.candidates)
+            credited[group.key.agent] = credited.get(group.key.agent, False) or heard
+        over_ranks: dict[str, bool] = {}
+        for part in ranks.gathered(credited):
+            for agent, heard in part.items():
+                over_ranks[agent] = over_ranks.get(agent, False) or heard
+        for warning in self.silence.observe(over_ranks):
+            rank_zero_warn(f"step {self.rollout_step}: {warning}")
 
     @staticmethod
     def _listed(value: Any) -> list[Any]:
