@@ -44,9 +44,9 @@ class Relay(Environment[RelayState]):
     moves nothing, so AT-GRPO, which compares candidates by their own successors, cannot tell two
     apart: such steps are not judged, and MAGRPO and GRPO train the scouts by what comes of them.
 
-    With `code_book` words have a literal meaning. Then a message's local reward is the progress of
-    playing it to the letter, and a question's that of the reply of a scout who believes it, which
-    AT-GRPO can compare. It is would-be progress, of the turn's reward and never of the return.
+    With `code_book` words have a literal meaning. Then a message is told apart from others by the
+    progress of playing it to the letter, and a question by that of the reply of a scout who
+    believes it: would-be progress, which AT-GRPO can compare and no return counts.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Relay(Environment[RelayState]):
             self.scouts, self.agents, self.phases = (), (ACTOR,), ("move",)
         elif asks:
             self.agents, self.phases = (ACTOR, *self.scouts), ("ask", "tell", "move")
-        self.reward_range = self.rules.reward_range
+        self.reward_range = (-float(max_moves), float(max_moves))
         self.prompts = Prompts(folder_of(Path(__file__).parent / "prompts", prompts), self.agents)
 
     def task(self, seed: int) -> Task:
@@ -218,14 +218,15 @@ class Relay(Environment[RelayState]):
         """What of an answer arrives, and by a code book its would-be progress."""
         asking = state.phase == "ask"
         words = (self.questions if asking else self.channel).carried(text)
-        if not self.code_book:
+        if words is None or not self.code_book:
             return words, Reward()
-        moves = self._reply(state.board, words or ()) if asking else " ".join(words or ())
-        if asking and moves == "":  # a cell from which no scout knows a way
+        moves = self._reply(state.board, words) if asking else " ".join(words)
+        if moves == "":  # no way leads from the cell that is asked about
             return words, Reward()
-        played = await self.rules.transition(state.board, {PLANNER: moves or ""})
-        local = played.rewards[PLANNER].local
-        return (None if played.malformed else words), Reward(local=local)
+        played = await self.rules.transition(state.board, {PLANNER: moves or "nothing"})
+        if played.malformed:
+            return None, Reward()
+        return words, Reward(shaping=played.rewards[PLANNER].local)
 
     def _reply(self, board: PlanPathState, question: Words) -> str | None:
         """What a scout who believes a question says; None where it names no cell of the board."""
@@ -237,13 +238,10 @@ class Relay(Environment[RelayState]):
     async def _move(self, state: RelayState, text: str) -> Transition[RelayState]:
         played = await self.rules.transition(state.board, {PLANNER: text})
         after = RelayState(played.state, "over" if played.done else self.phases[0])
-        return Transition(
-            after,
-            {ACTOR: played.rewards[PLANNER]},
-            done=played.done,
-            success=played.success,
-            malformed=(ACTOR,) if played.malformed else (),
-        )
+        if played.malformed:
+            return Transition(after, {ACTOR: Reward()}, malformed=(ACTOR,))
+        rewards = {ACTOR: played.rewards[PLANNER]}
+        return Transition(after, rewards, done=played.done, success=played.success)
 
     def sample_actions(self, state: RelayState, agent: str) -> list[str]:
         rng = random.Random(repr(state))
