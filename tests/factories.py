@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ def candidate(ids: Sequence[int], advantage: float = 1.0, **settings: Any) -> Ca
     for name, value in settings.items():
         setattr(made, name, value)
     return made
+
+
+def redraw(candidate: Candidate, logprobs: Sequence[float]) -> None:
+    """Lets its tokens be drawn with other log-probs."""
+    candidate.completion = replace(candidate.completion, logprobs=tuple(logprobs))
+
+
+def joint(picks: Sequence[int], reward: float, agents: Sequence[str], **settings: Any) -> Joint:
+    """A joint action for which all agents get the team reward `reward`."""
+    return Joint(tuple(picks), None, {a: Reward(team=reward) for a in agents}, 0.0, **settings)
 
 
 def rollouts_of(groups: Sequence[Group]) -> list[Rollout]:

@@ -1,12 +1,14 @@
 """A game of two agents that answer at once, whose rewards a test gives as a function."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from teamtune.envs import Environment, Reward, Transition
 from teamtune.experience import Group, Rollout
+from teamtune.experience.ledger import Ledger
+from teamtune.experience.plain import plain
 from teamtune.inference import ScriptedEngine
-from teamtune.rollout import JointSampler, collect
+from teamtune.rollout import Sampler, collect
 from teamtune.tasks import Task
 
 Said = tuple[tuple[str, ...], ...]
@@ -58,15 +60,25 @@ def numbering(answer: Callable[[str, int], str] = lambda prompt, k: str(k)) -> S
     return ScriptedEngine(fn)
 
 
-def play(
-    env: Environment[Any], sampler: JointSampler, answer: Any = None, seed: int = 0
-) -> Rollout:
+def play(env: Environment[Any], sampler: Sampler, answer: Any = None, seed: int = 0) -> Rollout:
     """One task `t`, with an engine per agent, the k-th answers numbered unless given."""
     engine = numbering(answer) if answer else numbering()
     policies = dict(zip(env.agents, "abc"))
     return collect(
         env, [Task("t")], sampler, dict.fromkeys(policies.values(), engine), policies, seed
     )[0]
+
+
+def told(env: Environment[Any], rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """What a ledger tells of them, under `r/`."""
+    ledger = Ledger("r", env)
+    ledger.book(rollouts, 1.0)
+    return ledger.close()
+
+
+def data(rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+    """Whole rollouts, states and all, as values that can be compared."""
+    return [plain(rollout, repr) for rollout in rollouts]
 
 
 def failing(*broken: tuple[str, int]) -> Callable[[str, int], str]:

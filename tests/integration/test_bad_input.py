@@ -183,7 +183,6 @@ def test_misspelt_classes_are_named_with_the_nearest_right_one(refused, edit, li
 VALUES: list[tuple[str, Any, str]] = [
     (f"{POLICY}.optimizer.init_args.lr", 0, ": got 0.0, allowed: more than 0"),
     (f"{POLICY}.optimizer.init_args.lr", "abc", ": got abc, allowed: a number"),
-    (f"{POLICY}.optimizer.init_args.lr", -1, "Invalid learning rate: -1.0"),
     (f"{POLICY}.max_grad_norm", "much", ": got much, allowed: a number"),
     (f"{POLICY}.model.init_args.vocabulary", "nowhere", ": cannot read 'nowhere'"),
     (f"{POLICY}.model.init_args.num_heads", 3, ": got 3, allowed: a divisor of 32"),
@@ -195,7 +194,7 @@ VALUES: list[tuple[str, Any, str]] = [
     ("data.tasks_per_step", None, ": got null, allowed: a whole number"),
     ("data.tasks_per_step", {"a": 1}, "allowed: a whole number"),
     ("data.tasks_per_step", 0, ": got 0, allowed: 1 or more"),
-    ("data.environment.init_args.size", 1, ": got 1, allowed: 2 or more"),
+    ("data.environment.init_args.size", 1, ": got 1, allowed: 2 to 50"),
     ("rollout.engine.init_args.dtype", "float33", ": got float33, allowed: float32 or bfloat16"),
     ("rollout.sampling.top_p", 0.9, ": got 0.9, allowed for training: 1"),
     ("rollout.sampling.top_k", 5, ": got 5, allowed for training: 0 (off)"),
@@ -217,6 +216,88 @@ def test_values_out_of_range_name_the_whole_key(refused, key, value, rest):
     own = key if rest.startswith(":") or ".init_args" not in key else key.rpartition(".")[0]
     assert line.startswith(own if "." in own and "accelerator" not in own else own.split(".")[0])
     assert rest in line
+
+
+ENTIRE: list[tuple[str, Any, str]] = [
+    ("rollout", None, "rollout: got null, allowed: a mapping of keys"),
+    ("data", 3, "data: got 3, allowed: a mapping of keys"),
+    ("rollout.sampling", [], "rollout.sampling: got [], allowed: a mapping of keys"),
+    (
+        "data.train.init_args.count",
+        0,
+        "data.train.init_args.count: got 0, allowed: a whole number above 0 or null",
+    ),
+    (
+        "trainer.strategy",
+        {
+            "class_path": "teamtune.strategies.FSDP2Strategy",
+            "init_args": {"timeout_minutes": -1},
+        },
+        "trainer.strategy.init_args.timeout_minutes: got -1, allowed: a number above 0",
+    ),
+    (
+        "rollout.sampling.temperature",
+        1e300,
+        "rollout.sampling.temperature: got 1e+300, allowed: a number below 2^63",
+    ),
+    ("trainer.num_nodes", 0, "trainer.num_nodes: got 0, allowed: 1 or more"),
+    (
+        "trainer.num_nodes",
+        2,
+        "trainer.num_nodes: got 2, allowed: 1, for neither torchrun nor a cluster started this "
+        "process, and it would wait for the other nodes for ever",
+    ),
+    (
+        "trainer.limit_train_batches",
+        0,
+        "trainer.limit_train_batches: got 0.0, allowed: null, for an epoch is one rollout step; "
+        "trainer.max_epochs shortens a run",
+    ),
+    ("trainer.callbacks", [{"init_args": {"steps": 1}}], "trainer.callbacks.0.class_path: missing"),
+    (
+        f"{POLICY}.optimizer.class_path",
+        "torch.optim.LBFGS",
+        f"{POLICY}.optimizer.class_path: torch.optim.LBFGS asks for the loss again, which a "
+        "rollout step has once",
+    ),
+    (
+        f"{POLICY}.scheduler",
+        {"class_path": "ReduceLROnPlateau"},
+        f"{POLICY}.scheduler.class_path: ReduceLROnPlateau follows a metric, which schedules here "
+        "are not given",
+    ),
+    (
+        "trainer.callbacks",
+        [{"class_path": "EarlyStopping", "init_args": {"monitor": "val_loss"}}],
+        "trainer.callbacks.0.init_args.monitor: got 'val_loss', allowed: a "
+        "metric such as val/success, rollout/failed or team/loss",
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "line"), ENTIRE, ids=[f"{e[0]}={e[1]}" for e in ENTIRE])
+def test_what_starts_nothing_or_cannot_be_meant_is_refused(refused, key, value, line):
+    assert refused(put(key, value)) == line
+
+
+def test_more_processes_than_a_machine_can_hold_are_refused(refused):
+    assert refused(put("trainer.devices", 10**9)).startswith("trainer.devices: got 1000000000, all")
+    assert refused(None, "--trainer.devices=1000").startswith("trainer.devices: got 1000, allowed")
+
+
+def test_a_logger_that_is_not_installed_is_named(refused, monkeypatch):
+    from lightning.fabric.loggers import tensorboard
+
+    for name in ("_TENSORBOARD_AVAILABLE", "_TENSORBOARDX_AVAILABLE"):
+        monkeypatch.setattr(tensorboard, name, False)
+    logger = {"class_path": "TensorBoardLogger", "init_args": {"save_dir": "x"}}
+    line = refused(put("trainer.logger", logger))
+    assert line.startswith("trainer.logger: Neither `tensorboard` nor `tensorboardX` is available")
+
+
+def test_what_others_constructors_refuse_names_their_object(refused):
+    line = refused(put(f"{POLICY}.optimizer.init_args.lr", -1))
+    assert line == f"{POLICY}.optimizer: Invalid learning rate: -1.0"
 
 
 def test_the_second_policy_s_fault_is_not_taken_for_the_first_one_s(refused):
@@ -329,6 +410,9 @@ def test_checkpoints_that_are_none(refused, tmp_path: Path, saved: Path):
             f"ckpt_path: {name}.ckpt was not written by teamtune"
         )
     assert refused(None, "--ckpt_path", "nowhere") == "ckpt_path: no checkpoint at nowhere"
+    assert refused(None, "--ckpt_path", "last") == (
+        "ckpt_path: got last, and no run in outputs has a checkpoints/last.ckpt"
+    )
     assert refused(None, "--ckpt_path", "prompts", command="test").startswith(
         "ckpt_path: prompts is a folder"
     )

@@ -3,15 +3,11 @@
 from dataclasses import dataclass, replace
 
 import pytest
-import torch
 
+from learning import learn
 from teamtune.algorithms import MAGRPO
 from teamtune.envs import Environment, Reward, Transition, check_env
-from teamtune.inference import Sampling, TransformersEngine
-from teamtune.policies import Policy, TinyLlama
-from teamtune.rollout import TrajectorySampler, collect
 from teamtune.tasks import Task
-from teamtune.training import MultiOptimizerLoop
 
 WORDS = ("a", "b", "c", "d")
 TASKS = [Task(word, {"word": word}) for word in WORDS]
@@ -72,29 +68,6 @@ def test_the_toy_keeps_the_contract(turns):
     ids=["one turn, cross", "two turns, aligned", "two turns, blind to the second"],
 )
 def test_two_policies_learn_to_complement_each_other(settings, learns, tmp_path):
-    torch.set_num_threads(1)
     env, policy_map = Neighbours(settings.get("max_turns", 1)), {"first": "one", "second": "two"}
-    recipe = TinyLlama(["{a,b,c,d,first,second,?}"], 32, 1, 2, 64, context_length=16)
-    policies, engines, optimizers = {}, {}, {}
-    for seed, name in enumerate(policy_map.values()):
-        recipe.build(tmp_path / name, seed)
-        policy = policies[name] = Policy(str(tmp_path / name))
-        policy.build(None, with_reference=False)
-        engines[name] = TransformersEngine(str(tmp_path / name), Sampling(max_tokens=2))
-        optimizers[name] = torch.optim.Adam(policy.trainable_parameters(), lr=5e-3)
-    algorithm = MAGRPO(**settings)
-    loop = MultiOptimizerLoop(algorithm)
-
-    def success():
-        sampler = TrajectorySampler(env.turns)
-        return sum(r.success for r in collect(env, TASKS, sampler, engines, policy_map)) / 4
-
-    for step in range(40):
-        rollouts = collect(env, TASKS, algorithm.sampler, engines, policy_map, seed=step)
-        groups = [group for rollout in rollouts for group in rollout.groups]
-        algorithm.assign_credit(groups)
-        experience = {name: [g for g in groups if g.policy == name] for name in policies}
-        loop.run(policies, optimizers, experience, 1.0, step, torch.device("cpu"))
-        for name, policy in policies.items():
-            engines[name].load_weights(policy.full_weights(), policy.version)
-    assert success() == 1.0 if learns else success() <= 0.5
+    _, after = learn(env, TASKS, policy_map, MAGRPO(**settings), tmp_path, 40)
+    assert after == 1.0 if learns else after <= 0.5

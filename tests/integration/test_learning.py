@@ -3,15 +3,11 @@
 from dataclasses import dataclass, replace
 
 import pytest
-import torch
 
-from teamtune.algorithms import ATGRPO
+from learning import learn
+from teamtune.algorithms import ATGRPO, GRPO, GiGPO
 from teamtune.envs import Environment, Reward, Transition, check_env
-from teamtune.inference import Sampling, TransformersEngine
-from teamtune.policies import Policy, TinyLlama
-from teamtune.rollout import TrajectorySampler, collect
 from teamtune.tasks import Task
-from teamtune.training import MultiOptimizerLoop
 
 WORDS = ("a", "b", "c", "d")
 
@@ -64,31 +60,29 @@ def test_the_toy_keeps_the_contract():
 
 @pytest.mark.parametrize("names", [("both", "both"), ("one", "two")], ids=["shared", "specialized"])
 def test_success_rises_from_chance_to_certainty(names, tmp_path):
-    torch.set_num_threads(1)
-    policy_map = dict(zip(Echo.agents, names))
-    recipe = TinyLlama(["{a,b,c,d,first,second,?}"], 32, 1, 2, 64, context_length=16)
-    policies, engines, optimizers = {}, {}, {}
-    for seed, name in enumerate(dict.fromkeys(names)):
-        recipe.build(tmp_path / name, seed)
-        policy = policies[name] = Policy(str(tmp_path / name))
-        policy.build(None, with_reference=False)
-        engines[name] = TransformersEngine(str(tmp_path / name), Sampling(max_tokens=2))
-        optimizers[name] = torch.optim.Adam(policy.trainable_parameters(), lr=5e-3)
     algorithm = ATGRPO(num_candidates=16, max_turns=1)
-    loop = MultiOptimizerLoop(algorithm)
+    before, after = learn(Echo(), TASKS, dict(zip(Echo.agents, names)), algorithm, tmp_path, 60)
+    assert before <= 0.5 and after == 1.0
 
-    def success():
-        rollouts = collect(Echo(), TASKS, TrajectorySampler(1), engines, policy_map)
-        return sum(r.success for r in rollouts) / len(TASKS)
 
-    before = success()
-    for step in range(60):
-        rollouts = collect(Echo(), TASKS, algorithm.sampler, engines, policy_map, seed=step)
-        groups = [group for rollout in rollouts for group in rollout.groups]
-        algorithm.assign_credit(groups)
-        experience = {name: [g for g in groups if g.policy == name] for name in policies}
-        loop.run(policies, optimizers, experience, 1.0, step, torch.device("cpu"))
-        for name, policy in policies.items():
-            engines[name].load_weights(policy.full_weights(), policy.version)
-    assert before <= 0.5
-    assert success() == 1.0
+class Counted(Echo):
+    """The same, where whole episodes are told apart by how often the word was said."""
+
+    def potential(self, state):
+        return state.said.count(state.word) / 2
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        GRPO(num_candidates=16, max_turns=1),
+        GRPO(num_candidates=16, max_turns=1, baseline="leave_one_out", scale="none"),
+        GiGPO(num_candidates=16, max_turns=1),
+    ],
+    ids=["GRPO", "RLOO", "GiGPO"],
+)
+def test_a_team_learns_from_whole_episodes(algorithm, tmp_path):
+    check_env(Counted(), TASKS)
+    policy_map = {"first": "one", "second": "two"}
+    before, after = learn(Counted(), TASKS, policy_map, algorithm, tmp_path, 60)
+    assert before <= 0.5 and after == 1.0

@@ -14,29 +14,46 @@ ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(ROOT.glob("configs/**/*.yaml"))
 
 
-def base_of(config: Path) -> list[Path]:
-    """What an overlay is laid over in the command of its header; nothing for a whole one."""
-    text = config.read_text()
-    if "policy_map:" in text:
-        return []
-    own = re.escape(str(config.relative_to(ROOT)))
-    return [ROOT / re.search(rf"--config (\S+) --config {own}", text)[1]]
+def files_of(config: Path) -> list[Path]:
+    """The files of the command in a header, as far as the file itself."""
+    own = str(config.relative_to(ROOT))
+    before = re.search(rf"--config (\S+) --config {re.escape(own)}", config.read_text())
+    return [ROOT / before[1], config] if before else [config]
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def named(config: Path) -> str:
+    return f"{config.parent.name}/{config.stem}"
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=named)
 def test_the_configuration_is_complete_and_has_no_unknown_key(config, capsys):
-    files = [part for path in [*base_of(config), config] for part in ("--config", str(path))]
+    files = files_of(config)
     with pytest.raises(SystemExit) as end:
-        run(["fit", *files, "--print_config"])
+        run(
+            ["fit", *(part for path in files for part in ("--config", str(path))), "--print_config"]
+        )
     assert end.value.code in (0, None)
-    parsed = yaml.safe_load(capsys.readouterr().out)
-    given = yaml.safe_load(config.read_text())
-    for section in given:
-        assert section in parsed
-    assert parsed["model"]["algorithm"]["class_path"].endswith("GRPO")
+    shown = yaml.safe_load(capsys.readouterr().out)
+    for path in files:
+        assert set(yaml.safe_load(path.read_text())) <= {*shown, "base"}
+    assert set(shown["model"]["policy_map"].values()) == set(shown["model"]["policies"])
+    assert shown["trainer"]["devices"] and shown["data"]["tasks_per_step"] >= 2
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_variant_shows_the_values_of_what_it_lies_over(capsys):
+    config = ROOT / "configs/plan_path/at_grpo_specialized_qwen3_8b.yaml"
+    with pytest.raises(SystemExit):
+        run(["fit", "--config", str(config), "--print_config"])
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown["data"]["environment"]["init_args"]["obstacle_probability"] == 0.22
+    assert set(shown["model"]["policies"]) == {"tool", "planner"}
+    for policy in shown["model"]["policies"].values():
+        assert policy["init_args"]["model"] == "Qwen/Qwen3-8B"
+        assert policy["init_args"]["optimizer"]["init_args"]["lr"] == 1e-6
+    assert shown["trainer"]["default_root_dir"].endswith("specialized_qwen3_8b")
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=named)
 def test_the_header_says_what_a_reader_needs(config):
     header = "".join(
         line for line in config.read_text().splitlines(keepends=True) if line.startswith("#")

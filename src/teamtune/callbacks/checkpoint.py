@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import Checkpoint
 
 from teamtune.callbacks.base import TeamCallback
 from teamtune.ranges import PositiveInt
+from teamtune.tracking import MLflowTracker
 
 
 class StreamedCheckpointIO(TorchCheckpointIO):
@@ -63,6 +64,9 @@ class TeamCheckpoint(TeamCallback, Checkpoint):
     def _save(self, trainer: L.Trainer) -> None:
         folder = self.team.run_dir / "checkpoints"
         path = folder / f"step-{self.team.rollout_step:06d}.ckpt"
+        for logger in trainer.loggers:
+            if isinstance(logger, MLflowTracker):
+                self.team.track(logger.version)  # without asking a server that may be gone
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:
             self._publish(folder, path)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.loggers import MLFlowLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from teamtune.callbacks.base import TeamCallback
 from teamtune.envs import Environment, TeamWork
+from teamtune.tracking import MLflowTracker
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ class Report(TeamCallback):
         path = self.team.run_dir / "learning_curve.png"
         draw_curve(self.rows, path)
         for logger in trainer.loggers:
-            if isinstance(logger, MLFlowLogger):
-                logger.experiment.log_artifact(logger.run_id, str(path))
+            if isinstance(logger, MLflowTracker):
+                logger.log_file(path)
 
     @rank_zero_only
     def _print(self, rows: list[Row]) -> None:

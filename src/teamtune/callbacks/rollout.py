@@ -15,7 +15,7 @@ from teamtune.errors import ConfigError
 from teamtune.experience import count_tokens
 from teamtune.experience.ledger import Ledger
 from teamtune.inference import Sampling
-from teamtune.inference.placement import EngineFactory, place
+from teamtune.inference.placement import EngineFactory, Placement
 from teamtune.policies.models import check_models
 from teamtune.ranges import NonNegativeInt, PositiveInt, Share
 from teamtune.rollout import check_policy_map
@@ -52,8 +52,7 @@ class RolloutCallback(Evaluation):
         """
         sampling.check_trainable("sampling")
         super().__init__(sampling, evaluation_turns, evaluation_samples, max_failed)
-        self.engine = engine
-        self.overrides = engines or {}
+        self.placement = Placement(engine, engines or {})
 
     def check(self, team: TeamModule, env: Environment[Any]) -> None:
         """Raises ConfigError where agents, policies and models do not fit; writes nothing."""
@@ -62,6 +61,8 @@ class RolloutCallback(Evaluation):
         env.check()
         self.check_turns(team, env)
         check_models(team.named_policies())
+        configs = {name: policy.config() for name, policy in team.named_policies().items()}
+        self.placement.check(configs, self.sampling)
 
     def check_turns(self, team: TeamModule, env: Environment[Any]) -> None:
         """Fewer turns than an episode has would leave it without its reward."""
@@ -90,7 +91,8 @@ class RolloutCallback(Evaluation):
             policy.prepare(run_dir / "models" / name, trainer.is_global_zero, team.seed)
         trainer.strategy.barrier("models")
         folders = {name: str(policy.folder) for name, policy in policies.items()}
-        engines = place(folders, self.engine, self.overrides, self.sampling)
+        frozen = policies.keys() - team.trained().keys()
+        engines = self.placement.engines(folders, self.sampling, frozen)
         team.session = Session(run_dir, engines, self.sampling.temperature, asyncio.Runner())
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

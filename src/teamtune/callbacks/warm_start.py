@@ -127,7 +127,7 @@ class WarmStart(TeamCallback):
             return
         team.enter("warm start")
         began = time.monotonic()
-        policies = team.named_policies()
+        policies = team.trained()
         optimizers = {n: self.optimizer(p.trainable_parameters()) for n, p in policies.items()}
         schedules = [
             torch.optim.lr_scheduler.LinearLR(o, 1.0, 0.0, self.steps) for o in optimizers.values()

@@ -61,7 +61,7 @@ class WeightSync(TeamCallback):
     def sync(self, team: TeamModule) -> None:
         """Loads what is newer than an engine's weights, and checks it. All ranks call it alike."""
         began = time.monotonic()
-        for name, policy in team.named_policies().items():
+        for name, policy in team.trained().items():
             engine = team.engines[name]
             if engine.version == policy.version:
                 continue

@@ -10,6 +10,7 @@ from teamtune.errors import ConfigError
 from teamtune.training.team_module import TeamModule
 
 KEY = "ckpt_path"
+LAST = "checkpoints/last.ckpt"
 UNREADABLE = (
     RuntimeError,
     OSError,
@@ -21,6 +22,26 @@ UNREADABLE = (
     pickle.UnpicklingError,
 )
 """What torch.load raises for files that are something else, or a part of a checkpoint."""
+
+
+def find_checkpoint(path: str | Path, root: str | Path) -> Path:
+    """The file that `--ckpt_path` names.
+
+    Args:
+        path: A file, a run's folder, or `last`: of the newest run in `root` that has saved one.
+        root: `trainer.default_root_dir`.
+
+    Raises:
+        ConfigError: No run has a checkpoint.
+    """
+    if str(path) == "last":
+        saved = Path(root).glob(f"run-*/{LAST}")
+        numbered = {int(p.parts[-3][4:]): p for p in saved if p.parts[-3][4:].isdigit()}
+        if not numbered:
+            raise ConfigError(f"{KEY}: got last, and no run in {root} has a {LAST}")
+        return numbered[max(numbered)]
+    inside = Path(path) / LAST
+    return inside if inside.is_file() else Path(path)
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:

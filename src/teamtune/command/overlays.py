@@ -1,13 +1,11 @@
-"""The command's arguments: configuration files are merged key by key before anything parses them.
+"""Configuration files are merged key by key before anything parses them.
 
 jsonargparse replaces whole dict entries, so that an overlay naming one policy would drop the
-others. Options on the command line win over files, wherever they stand.
+others. A file may name what it lies over: `base: base.yaml`, or a list, relative to the file.
 """
 
 import json
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,147 +14,100 @@ from jsonargparse import get_loader
 
 from teamtune.errors import ConfigError, nearest
 
-SUBCOMMANDS = ("fit", "validate", "test", "predict")
+BASE = "base"
+"""The key that names the file or files that a file lies over."""
+MOST_NODES = 100_000
+"""Keys and values of one file, each alias counted anew."""
 
 
-@dataclass
-class Arguments:
-    """A command line with its configuration files read and merged."""
+def read_file(file: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
+    """The content of a file, merged over that of its bases.
 
-    args: list[str]
-    """For the parser: at most one `--config`, which holds the merged files as text."""
-    subcommand: str | None = None
-    values: dict[str, Any] = field(default_factory=dict)
-    """What files and options say together, as far as it can be told without the parser."""
-
-    @property
-    def asks_help(self) -> bool:
-        """Whether something is to be explained instead of run."""
-        names = [arg.partition("=")[0] for arg in self.args]
-        return any(n in ("-h", "--help") or n.endswith(".help") for n in names)
-
-
-def read_arguments(args: Sequence[str]) -> Arguments:
-    """Reads the files behind `--config` and `-c`; later ones win over earlier ones.
+    Args:
+        file: Its path.
+        above: The files that name it as their base.
 
     Raises:
-        ConfigError: No or an unknown subcommand, or a file that cannot be read.
+        ConfigError: A file that cannot be read, is no mapping, or lies over itself.
     """
-    rest, files, subcommand = _split(args)
-    if subcommand is None:
-        if not Arguments(rest).asks_help:
-            raise ConfigError(f"missing subcommand, allowed: {', '.join(SUBCOMMANDS)}")
-        return Arguments(rest)
+    path = Path(file).resolve()
+    if path in above:
+        raise ConfigError(f"{BASE}: {file} lies over itself")
+    content = _load(file)
+    bases = content.pop(BASE, [])
     merged: dict[str, Any] = {}
-    for file in files:
-        content = _read(file)
-        if content and set(content) <= set(SUBCOMMANDS):
-            content = content.get(subcommand) or {}
-        merged = merge(merged, content)
-    at = rest.index(subcommand) + 1
-    config = ["--config", json.dumps(merged, default=str)] if files else []
-    values = json.loads(json.dumps(merged, default=str))
-    for option, value in _options(rest[at:]):
-        _set(values, option.split("."), value)
-    return Arguments([*rest[:at], *config, *rest[at:]], subcommand, values)
+    for name in bases if isinstance(bases, list) else [bases]:
+        if not isinstance(name, str):
+            raise ConfigError(f"{BASE}: got {bases!r} in {file}, allowed: file names")
+        merged = merge(merged, read_file(Path(file).parent / name, [*above, path]))
+    return merge(merged, content)
 
 
-def _split(args: Sequence[str]) -> tuple[list[str], list[str], str | None]:
-    """`args` without configuration files, those files, and the subcommand."""
-    rest: list[str] = []
-    files: list[str] = []
-    subcommand = None
-    pending = iter(args)
-    for arg in pending:
-        name, equals, value = arg.partition("=")
-        if name in ("--config", "-c"):
-            file = value if equals else next(pending, "")
-            if not file:
-                raise ConfigError(f"{name}: expected a file name")
-            files.append(file)
-            continue
-        rest.append(arg)
-        if subcommand is None and not arg.startswith("-"):
-            if arg not in SUBCOMMANDS:
-                raise ConfigError(
-                    f"unknown subcommand {arg!r}{nearest(arg, SUBCOMMANDS)}, "
-                    f"allowed: {', '.join(SUBCOMMANDS)}"
-                )
-            subcommand = arg
-    return rest, files, subcommand
-
-
-def _options(args: Sequence[str]) -> list[tuple[str, Any]]:
-    """The options `--key value` and `--key=value`, values read as YAML."""
-    found: list[tuple[str, Any]] = []
-    pending = list(args)
-    while pending:
-        name, equals, value = pending.pop(0).partition("=")
-        if not name.startswith("--") or name == "--print_config":
-            continue
-        if not equals:
-            value = pending.pop(0) if pending and not pending[0].startswith("--") else ""
-        try:
-            found.append((name[2:], get_loader("yaml")(value)))
-        except yaml.YAMLError:  # it is text then
-            found.append((name[2:], value))
-    return found
-
-
-def _set(values: Any, path: list[str], value: Any) -> None:
-    """Puts an option's value in its place; an option that goes on in a list means its last item."""
-    *parents, last = path
-    for name in parents:
-        child = values.get(name)
-        if isinstance(child, list) and child:
-            inner = child[-1] = _mapping(child[-1])
-        else:
-            inner = values[name] = _mapping(child)
-        values = inner
-    if last == "class_path" and values.get(last, value) != value:
-        values.pop("init_args", None)  # they were meant for the old class
-    if last.endswith("+"):
-        values.setdefault(last[:-1], [])
-    values.update(merge(values, {last: value}))
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    """What options can go on in: a class's name stands for its specification."""
-    if isinstance(value, str):
-        return {"class_path": value}
-    return value if isinstance(value, dict) else {}
-
-
-def _read(file: str) -> dict[str, Any]:
+def _load(file: str | Path) -> dict[str, Any]:
+    """A file as plain mappings, lists, texts and numbers."""
     try:
-        content = get_loader("yaml")(Path(file).read_text())
+        text = Path(file).read_text()
+        _check_nodes(file, yaml.compose(text, yaml.SafeLoader))
+        content = json.loads(json.dumps(get_loader("yaml")(text), default=str))
     except OSError as error:
         raise ConfigError(f"--config: cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"--config: {file} is no text file") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--config: {file}: {one_line(error)}") from error
+    except RecursionError as error:
+        raise ConfigError(f"--config: {file}: nested too deeply") from error
+    except ConfigError:
+        raise
+    except (yaml.YAMLError, ValueError, TypeError) as error:  # the latter of dates and of keys
+        raise ConfigError(f"--config: {file}: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"--config: {file}: expected a mapping of keys")
     return content
 
 
+def _check_nodes(file: str | Path, root: yaml.Node | None) -> None:
+    """Raises ConfigError for a key given twice and for aliases that unfold beyond all measure."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node | None) -> int:
+        if node is None or isinstance(node, yaml.ScalarNode):
+            return 1
+        if id(node) not in sizes:
+            sizes[id(node)] = MOST_NODES  # an alias to what is around it has no end
+            pairs = node.value if isinstance(node, yaml.MappingNode) else []
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key.value in seen and isinstance(key, yaml.ScalarNode):
+                    line = key.start_mark.line + 1
+                    raise ConfigError(f"--config: {file}:{line}: key {key.value!r} is given twice")
+                seen |= {key.value} if isinstance(key, yaml.ScalarNode) else set()
+            children = [child for pair in pairs for child in pair] or node.value
+            sizes[id(node)] = 1 + sum(map(size, children))
+        return sizes[id(node)]
+
+    if size(root) >= MOST_NODES:
+        raise ConfigError(f"--config: {file}: more than {MOST_NODES} keys and values")
+
+
 def merge(base: Any, overlay: Any) -> Any:
-    """`overlay` over `base`: mappings key by key, everything else replaced.
+    """`overlay` over `base`: mappings key by key, lists of objects class by class, others replaced.
 
     An overlay with another `class_path` drops the init_args that were meant for the old class; a
     key that ends in `+` appends to a list, one that ends in `-` removes an entry.
     """
     if isinstance(base, str) and isinstance(overlay, dict) and set(overlay) == {"init_args"}:
         return {"class_path": base, **overlay}
+    if isinstance(base, dict) and isinstance(overlay, str) and "class_path" in base:
+        return base if _same_class(base["class_path"], overlay) else overlay
+    if _are_objects(base) and _are_objects(overlay):
+        return _merge_objects(base, overlay)
     if not (isinstance(base, dict) and isinstance(overlay, dict)):
         return overlay
-    if "class_path" in base and overlay.get("class_path", base["class_path"]) != base["class_path"]:
+    if "class_path" in base and not _same_class(base["class_path"], overlay.get("class_path")):
         return overlay
     merged = dict(base)
     for key, value in overlay.items():
-        name = key.rstrip("+-") if isinstance(key, str) else key
-        if isinstance(key, str) and key.endswith("-"):
+        name = key.rstrip("+-")
+        if key.endswith("-"):
             if name not in merged:
                 raise ConfigError(f"{key}: nothing to remove{nearest(name, merged)}")
             del merged[name]
@@ -167,17 +118,28 @@ def merge(base: Any, overlay: Any) -> Any:
     return merged
 
 
-def one_line(error: Exception) -> str:
-    """An error's message without line breaks.
+def _are_objects(value: Any) -> bool:
+    """Whether it is a list of specifications, as callbacks and loggers are."""
+    items = value if isinstance(value, list) else []
+    return bool(items) and all(isinstance(i, dict) and "class_path" in i for i in items)
 
-    Of a parser's list of all types that did not match, only what it says of the first one is kept.
-    """
-    text = str(error)
-    key = re.match(r'(?:.*\n)??\s*Parser key "(.+?)":\n', text)
-    _, listed, members = text.partition("Errors:\n")
-    if key:
-        text = f"{key[1]}: {text[key.end() :]}"
-    if key and listed:
-        first = re.split(r"\n\s*- |\n\s*Given value", "\n" + members)[1]
-        text = f"{key[1]}: {first}"
-    return " ".join(text.split())
+
+def _merge_objects(base: list[dict[str, Any]], overlay: list[dict[str, Any]]) -> list[Any]:
+    """The first of an overlay's objects goes over the first of its class in the base, and so on."""
+    merged, free = list(base), list(range(len(base)))
+    for item in overlay:
+        at = next((i for i in free if _same_class(base[i]["class_path"], item["class_path"])), None)
+        if at is None:
+            merged.append(item)
+        else:
+            free.remove(at)
+            merged[at] = merge(base[at], item)
+    return merged
+
+
+def _same_class(old: Any, new: Any) -> bool:
+    """Whether a class path, or a class's bare name, is that of `old` too; None is."""
+    if not (isinstance(old, str) and isinstance(new, str)):
+        return new is None or old == new
+    short = "." not in old or "." not in new
+    return old == new or (short and old.rpartition(".")[2] == new.rpartition(".")[2])

@@ -1,20 +1,26 @@
-"""The keys that constructors spell out: which a configuration may hold, and where a fault lies.
+"""The keys that constructors spell out: which a configuration may hold, and what each allows.
 
 jsonargparse checks values too, but its messages list every type that did not match, and some
 unknown keys pass unseen. This walks along the parser's own arguments, so that both know the same.
 """
 
 import inspect
+import math
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from importlib.util import find_spec
 from pkgutil import resolve_name
+from textwrap import shorten
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from jsonargparse import ArgumentError, ArgumentParser
+from jsonargparse.typing import get_registered_type
+from torch.optim import LBFGS, SparseAdam
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from teamtune.errors import ConfigError, nearest
 
@@ -26,71 +32,32 @@ NAMES: dict[Any, str] = {
     str: "text",
     NoneType: "null",
 }
+UNUSABLE: dict[type, str] = {
+    LBFGS: "asks for the loss again, which a rollout step has once",
+    SparseAdam: "takes sparse gradients only, which models here do not have",
+    ReduceLROnPlateau: "follows a metric, which schedules here are not given",
+}
+"""Classes of the right kind that a step cannot use, and why."""
+LIMITS = {operator.gt: "above", operator.ge: "of at least", operator.lt: "below"}
+LIMITS |= {operator.le: "of at most"}
+LARGEST = 2**63
+"""More than tensors and timers can hold."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """One object that a configuration describes: where, of which class, from which arguments."""
-
-    key: str
-    cls: Callable[..., Any]
-    values: dict[str, Any]
-    skip: int = 0
-    """How many first arguments the configuration leaves to the code, as in an optimizer."""
-
-    def build(self) -> None:
-        """Makes the object and forgets it; raises what its constructor raises."""
-        parser = ArgumentParser(exit_on_error=False)
-        parser.add_class_arguments(self.cls, "part", fail_untyped=False, sub_configs=True)
-        parser.instantiate_classes(parser.parse_object({"part": self.values}))
-
-
-def parts_of(parser: ArgumentParser, values: Mapping[str, Any], strict: bool = False) -> list[Part]:
-    """The parts of a configuration, inner ones first.
+def check(parser: ArgumentParser, values: Mapping[str, Any], strict: bool = False) -> None:
+    """Raises ConfigError for the first key or class that is unknown.
 
     Args:
         parser: Whose arguments are the known keys.
         values: The configuration as plain mappings and lists.
         strict: Whether to check values and missing keys too, as a parser does.
-
-    Raises:
-        ConfigError: A key is unknown, or a class is.
     """
-    walk = _Walk(strict)
-    walk.arguments(parser, values, "", "")
-    return walk.parts
-
-
-def placed(error: Exception, parts: Iterable[Part], sections: Iterable[str]) -> str:
-    """The message of what a constructor raised, with the whole key in front.
-
-    Constructors name their own arguments. Which object it was is found by building each part on its
-    own, inner ones first; they hold configuration only, so this does nothing else.
-    """
-    whole = " ".join(str(error).split())
-    for part in parts:
-        if part.skip or not inspect.isclass(part.cls) or part.key == "trainer":
-            continue
-        try:
-            part.build()
-        except ArgumentError:
-            continue
-        except ValueError as raised:
-            message = str(raised)
-            if " ".join(message.split()) not in whole:  # a union's error quotes its members'
-                continue
-            first = message.replace(":", ".").split(".")[0]
-            cls: Any = part.cls
-            if first in _names(_parser_of(cls, 0), ""):
-                return f"{part.key}.{message}"
-            return message if first in sections else f"{part.key}: {message}"
-    return str(error)
+    _Walk(strict).arguments(parser, values, "", "")
 
 
 class _Walk:
     def __init__(self, strict: bool):
         self.strict = strict
-        self.parts: list[Part] = []
 
     def arguments(
         self, parser: ArgumentParser, values: Mapping[str, Any], key: str, prefix: str
@@ -108,8 +75,8 @@ class _Walk:
                 self.value(action._typehint, value, place, action.default)
             elif isinstance(value, Mapping):
                 self.arguments(parser, value, place, f"{prefix}{name}.")
-                if hasattr(action, "basetype"):
-                    self.parts.append(Part(place, action.basetype, dict(value)))
+            elif not (isinstance(value, str) and find_file(value)):
+                raise _refusal(place, value, "a mapping of keys")
         if self.strict:
             self._require(parser, {str(v).removesuffix("+") for v in values}, key, prefix)
 
@@ -125,24 +92,21 @@ class _Walk:
         options = list(_options(hint))
         classes = [o for o in options if _is_class(o) or _returned(o)]
         mapping = next((o for o in options if get_origin(o) in (dict, Mapping)), None)
-        if isinstance(value, Mapping) and (classes or mapping):
-            if classes and ("class_path" in value or mapping is None):
-                self._object(classes, value, key, default)
-            else:
-                for name, item in value.items():
-                    self.value(get_args(mapping)[1], item, _join(key, str(name)))
-        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-            for option in options:
-                items = get_args(option)
-                if items and get_origin(option) not in (dict, Mapping) and not _returned(option):
-                    for index, item in enumerate(value):
-                        self.value(items[0], item, _join(key, str(index)))
-                    break
+        items = next((get_args(o)[0] for o in options if _is_list(o)), None)
+        if isinstance(value, Mapping) and classes and ("class_path" in value or mapping is None):
+            self._object(classes, value, key, default)
+        elif isinstance(value, Mapping) and mapping:
+            for name, item in value.items():
+                self.value(get_args(mapping)[1], item, _join(key, str(name)))
+        elif isinstance(value, list) and items and any(isinstance(i, Mapping) for i in value):
+            for index, item in enumerate(value):
+                self.value(items, item, _join(key, str(index)))
         elif classes and _is_path(value) and not any(o in (int, float, str) for o in options):
             _load(value, [_returned(c) or c for c in classes], key)
         elif _is_null(value, options) or (self.strict and not _accepts(hint, value)):
-            value = "null" if value is None else value
-            raise ConfigError(f"{key}: got {value}, allowed: {_describe(hint)}")
+            raise _refusal(key, value, _describe(hint))
+        elif type(value) in (int, float) and not abs(value) < LARGEST:
+            raise _refusal(key, value, "a number below 2^63")
 
     def _object(self, classes: list[Any], value: Mapping[str, Any], key: str, default: Any) -> None:
         bases = [_returned(c) or c for c in classes]
@@ -150,6 +114,8 @@ class _Walk:
         name = value.get("class_path")
         if name is None:
             name = getattr(default, "class_path", None)
+        if name is None and _has_choices(bases):
+            raise ConfigError(f"{key}.class_path: missing")
         cls = bases[0] if name is None else _load(name, bases, f"{key}.class_path")
         parser = _parser_of(cls, skip)
         if parser is None or inspect.isabstract(cls):
@@ -158,17 +124,16 @@ class _Walk:
         direct = {
             k: v for k, v in value.items() if k not in ("class_path", "init_args", "dict_kwargs")
         }
-        if not isinstance(init_args, Mapping):
-            raise ConfigError(f"{key}.init_args: got {init_args!r}, allowed: a mapping of keys")
+        for part in SPEC[1:]:
+            if not isinstance(value.get(part), Mapping | None):
+                raise _refusal(f"{key}.{part}", value[part], "a mapping of keys")
         known = _names(parser, "")
         for given in direct:
             if name is not None and str(given).removesuffix("+") not in known:
                 suggestion = _suggest(str(given), {*SPEC, *known})
                 raise ConfigError(f"{key}.{given}: unknown key{suggestion}")
         place = key if direct and not init_args else f"{key}.init_args"
-        values = {**init_args, **direct}
-        self.arguments(parser, values, place, "")
-        self.parts.append(Part(place, cls, values, skip))
+        self.arguments(parser, {**init_args, **direct}, place, "")
 
 
 def _is_argument(action: Any) -> bool:
@@ -181,10 +146,20 @@ def _names(parser: Any, prefix: str) -> set[str]:
     return {d.removeprefix(prefix).split(".")[0] for d in dests if d.startswith(prefix)}
 
 
+def _refusal(key: str, value: Any, allowed: str) -> ConfigError:
+    got = "null" if value is None else shorten(str(value), 80) or "an empty text"
+    return ConfigError(f"{key}: got {got}, allowed: {allowed}")
+
+
 def _is_null(value: Any, options: list[Any]) -> bool:
     """Whether a value is null where that means nothing; the parser lets it through everywhere."""
-    typed = all(o in (int, float, bool, str) or get_origin(o) or _is_class(o) for o in options)
-    return value is None and typed
+    typed = all(get_origin(o) or (inspect.isclass(o) and o is not object) for o in options)
+    return value is None and typed and NoneType not in options
+
+
+def _has_choices(bases: Sequence[Any]) -> bool:
+    """Whether a class has to be named: there are others than the one that the type spells out."""
+    return all(not is_dataclass(b) and inspect.isclass(b) and b.__subclasses__() for b in bases)
 
 
 def _join(key: str, name: str) -> str:
@@ -228,7 +203,16 @@ def _returned(hint: Any) -> Any:
 
 
 def _is_class(hint: Any) -> bool:
-    return inspect.isclass(hint) and hint.__module__ != "builtins" and get_origin(hint) is None
+    """Whether a value of this type is an object with arguments of its own."""
+    plain = not inspect.isclass(hint) or hint.__module__ == "builtins" or get_origin(hint)
+    return not plain and get_registered_type(hint) is None
+
+
+def _is_list(hint: Any) -> bool:
+    origin = get_origin(hint)
+    return (
+        inspect.isclass(origin) and issubclass(origin, Iterable) and origin not in (dict, Mapping)
+    )
 
 
 def _is_path(value: Any) -> bool:
@@ -248,16 +232,14 @@ def _load(name: Any, bases: Sequence[Any], key: str) -> Any:
     known = {n: cls for base in bases for cls in _subclasses(base) for n in _paths(cls)}
     if not isinstance(name, str):
         raise ConfigError(f"{key}: got {name!r}, allowed: a class path")
-    if name in known:
-        return known[name]
     try:
-        found = resolve_name(name) if "." in name else None
+        found = known.get(name) or (resolve_name(name) if "." in name else None)
     except (ImportError, AttributeError, ValueError) as error:
         module = getattr(error, "name", None)
         if isinstance(error, ModuleNotFoundError) and not f"{name}.".startswith(f"{module}."):
             raise ConfigError(f"{key}: {name} needs {module!r}, which is not installed") from error
         found = None
-    if found is None:
+    if not callable(found):
         raise ConfigError(f"{key}: no class {name!r}{nearest(name, [*known, *_siblings(name)])}")
     plain = [b for b in bases if not getattr(b, "_is_protocol", False)]
     if inspect.isclass(found) and len(plain) == len(bases) and not issubclass(found, tuple(plain)):
@@ -265,6 +247,9 @@ def _load(name: Any, bases: Sequence[Any], key: str) -> Any:
         choices = sorted(n for n in known if "." in n and n.startswith("teamtune."))
         hint = f"; known: {', '.join(choices)}" if choices else ""
         raise ConfigError(f"{key}: {name} is no {wanted}{hint}")
+    for unusable, reason in UNUSABLE.items():
+        if inspect.isclass(found) and issubclass(found, unusable):
+            raise ConfigError(f"{key}: {name} {reason}")
     return found
 
 
@@ -317,5 +302,17 @@ def _describe(hint: Any) -> str:
             words.append("a mapping" if get_origin(option) in (dict, Mapping) else "a list")
         else:
             cls = _returned(option) or option
-            words.append(str(NAMES.get(cls) or getattr(cls, "__name__", cls)))
+            words.append(_number(cls) or NAMES.get(cls) or str(getattr(cls, "__name__", cls)))
     return " or ".join(dict.fromkeys(words))
+
+
+def _number(cls: Any) -> str:
+    """A restricted number type in a user's words; an empty string for other types."""
+    if not hasattr(cls, "_restrictions"):
+        return ""
+    limits = {sign: f"{limit:g}" for sign, limit in cls._restrictions if math.isfinite(limit)}
+    least, most = limits.get(operator.ge), limits.get(operator.le)
+    if least and most:
+        return f"{NAMES[cls._type]} from {least} to {most}"
+    words = [f"{LIMITS[sign]} {limit}" for sign, limit in limits.items()]
+    return f"{NAMES[cls._type]} {' and '.join(words)}" if words else "a finite number"

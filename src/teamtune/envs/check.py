@@ -7,7 +7,8 @@ transition gives with what the contract promises.
 import asyncio
 import copy
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from teamtune.envs.environment import Environment, Transition
@@ -39,7 +40,10 @@ def check_env(env: Environment[Any], tasks: Iterable[Task], max_states: int = MA
     Promises: equal inputs give equal outputs; a transition leaves its parent state as it was;
     rewards are finite, in `reward_range`, and given to exactly the agents that acted; done means
     that nobody acts; success implies done; malformed text is survived; an agent's prompt is not the
-    same in all states; and no reachable failure has a return as large as that of a success.
+    same in all states; no reachable failure has a return as large as that of a success; and an
+    agent whose actions change what comes later is paid for them: where another agent's rewards
+    differ between actions, its own do too. The last one does not concern steps that an environment
+    calls not judged (`Outcome.judged`), which only a joint return can credit.
 
     Args:
         env: The environment.
@@ -49,16 +53,39 @@ def check_env(env: Environment[Any], tasks: Iterable[Task], max_states: int = MA
     tasks = list(tasks)
     if not tasks:
         raise ValueError("check_env needs at least one task")
-    prompts: dict[str, set[str]] = {agent: set() for agent in env.agents}
-    acted = dict.fromkeys(env.agents, 0)
+    part = {agent: _Part() for agent in env.agents}
     for task in tasks:
-        for state in asyncio.run(_search(env, task, max_states)):
+        for state in asyncio.run(_search(env, task, max_states, part)):
             for agent in env.acting(state):
-                acted[agent] += 1
-                prompts[agent].add(repr(env.observe(state, agent)))
-    for agent, seen in prompts.items():
-        if acted[agent] > 1 and len(seen) == 1:
-            raise ContractError(f"{agent}'s prompt is the same in {acted[agent]} different states")
+                part[agent].acted += 1
+                part[agent].prompts.add(repr(env.observe(state, agent)))
+    for agent, own in part.items():
+        if own.acted > 1 and len(own.prompts) == 1:
+            raise ContractError(f"{agent}'s prompt is the same in {own.acted} different states")
+        if own.matters and not own.paid and any(other.paid for other in part.values()):
+            raise ContractError(
+                f"{agent} is never credited: what it does changes what comes later, and its own "
+                "rewards are the same for every action; pay it, or call its steps not judged "
+                "(Outcome(judged=False)) and train it on joint returns"
+            )
+
+
+@dataclass
+class _Part:
+    """What was seen of one agent in all states."""
+
+    acted: int = 0
+    prompts: set[str] = field(default_factory=set)
+    paid: bool = False
+    """Two actions in one state earned it different rewards."""
+    matters: bool = False
+    """Two judged actions in one state led to different states."""
+
+    def add(self, agent: str, steps: Sequence[Transition[Any]]) -> None:
+        """The transitions of one state in which `agent` acted."""
+        judged = [s for s in steps if s.outcome.judged and agent not in s.malformed]
+        self.paid |= any(s.rewards[agent] != judged[0].rewards[agent] for s in judged)
+        self.matters |= any(s.state != judged[0].state for s in judged)
 
 
 def _require(holds: bool, rule: str, task: Task, state: Any) -> None:
@@ -66,8 +93,10 @@ def _require(holds: bool, rule: str, task: Task, state: Any) -> None:
         raise ContractError(f"task {task.id}: {rule}; state: {state!r}")
 
 
-async def _search(env: Environment[Any], task: Task, max_states: int) -> list[Any]:
-    """The states reached, each with all its transitions checked."""
+async def _search(
+    env: Environment[Any], task: Task, max_states: int, part: Mapping[str, _Part]
+) -> list[Any]:
+    """The states reached, each with all its transitions checked; what agents did goes to `part`."""
     start = env.reset(task)
     _require(start == env.reset(task), "reset is not a function of the task", task, start)
     _require(bool(env.acting(start)), "nobody acts in the initial state", task, start)
@@ -81,8 +110,10 @@ async def _search(env: Environment[Any], task: Task, max_states: int) -> list[An
         width = max((len(answers) for answers in samples.values()), default=0)
         joint = [{a: s[i % len(s)] for a, s in samples.items()} for i in range(width)]
         joint += [dict.fromkeys(acting, text) for text in MALFORMED]
-        for actions in joint if acting else []:
-            step = await _checked(env, task, state, actions)
+        steps = [await _checked(env, task, state, actions) for actions in joint if acting]
+        for agent in acting:
+            part[agent].add(agent, steps)
+        for step in steps:
             if step.success:
                 solved = min(solved, env.potential(step.state) + 1)
             else:
@@ -106,7 +137,7 @@ async def _checked(
     _require(set(step.rewards) == set(actions), "rewards are not the acting agents'", task, state)
     low, high = env.reward_range
     for agent, reward in step.rewards.items():
-        for name, value in (("local", reward.local), ("team", reward.team)):
+        for name, value in vars(reward).items():
             inside = math.isfinite(value) and low <= value <= high
             _require(inside, f"{agent}'s {name} reward {value} leaves [{low}, {high}]", task, state)
     _require(_same(step, again), f"two equal transitions differ under {actions}", task, state)

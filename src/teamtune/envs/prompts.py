@@ -1,10 +1,14 @@
-"""Role prompts are Jinja templates, so that a configuration can change what an agent is told."""
+"""Role prompts are Jinja templates, so that a configuration can change what an agent is told.
+
+They run in Jinja's sandbox: a template reads what it is given, and changes or calls nothing else.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from teamtune.errors import ConfigError
 
@@ -32,7 +36,7 @@ class Prompts:
         Raises:
             ConfigError: A role has no template, or a template does not parse.
         """
-        loader = jinja2.Environment(
+        loader = ImmutableSandboxedEnvironment(
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,

@@ -8,11 +8,12 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from teamtune.envs.answers import answer_of
 from teamtune.envs.environment import Environment, Message, Outcome, Reward, Transition
 from teamtune.envs.prompts import Prompts
-from teamtune.errors import at_least, one_of
+from teamtune.ranges import PositiveInt
 from teamtune.tasks import Task
 
 Workflow = Literal["parallel", "single", "sequential", "discussion"]
@@ -61,9 +62,10 @@ class TeamWork(Environment[TeamState]):
     """A task that a team solves by one joint answer per turn, a text from each role.
 
     An agent always sees its own earlier answers. Those of others it sees in `sequential` and
-    `discussion`, once their step is over; in `parallel` never. All agents that complete a joint
-    answer get its reward as `team`, those of earlier steps 0. Phi is the latest joint reward as a
-    share of the maximum.
+    `discussion`, once their step is over; in `parallel` never. Of an answer only what follows the
+    thought is seen and judged; one whose thought does not end is empty. All agents that complete a
+    joint answer get its reward as `team`, those of earlier steps 0. Phi is the latest joint reward
+    as a share of the maximum.
     """
 
     schedule: tuple[tuple[str, ...], ...]
@@ -81,7 +83,7 @@ class TeamWork(Environment[TeamState]):
         workflow: Workflow,
         prompts: Path,
         maxima: Mapping[str, float],
-        turns: int = 1,
+        turns: PositiveInt = 1,
     ):
         """
         Args:
@@ -92,10 +94,8 @@ class TeamWork(Environment[TeamState]):
             turns: Joint answers per episode.
 
         Raises:
-            ConfigError: An unknown workflow, no turns, or a missing template.
+            ConfigError: A missing template.
         """
-        one_of(get_args(Workflow), workflow=workflow)
-        at_least(1, turns=turns)
         self.roles = roles
         self.workflow = workflow
         self.round = round_of(workflow, roles)
@@ -156,7 +156,7 @@ class TeamWork(Environment[TeamState]):
     async def transition(
         self, state: TeamState, actions: Mapping[str, str]
     ) -> Transition[TeamState]:
-        given = tuple((agent, actions[agent]) for agent in self.acting(state))
+        given = tuple((agent, answer_of(actions[agent]) or "") for agent in self.acting(state))
         after = replace(state, steps=(*state.steps, given))
         malformed = tuple(agent for agent, text in given if self.is_malformed(agent, text))
         if len(after.steps) % len(self.round):

@@ -2,6 +2,7 @@
 
 from teamtune.inference.chat import CharChat, ChatFormat, HFChat
 from teamtune.inference.engine import Completion, RolloutEngine, Sampling
+from teamtune.inference.placement import EngineFactory, Placement
 from teamtune.inference.scripted import ScriptedEngine
 from teamtune.inference.transformers import TransformersEngine
 
@@ -9,7 +10,9 @@ __all__ = [
     "CharChat",
     "ChatFormat",
     "Completion",
+    "EngineFactory",
     "HFChat",
+    "Placement",
     "RolloutEngine",
     "Sampling",
     "ScriptedEngine",

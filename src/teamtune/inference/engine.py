@@ -1,16 +1,16 @@
 """What a rollout needs of a language model: token ids in, token ids and their log-probs out."""
 
-import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
-from teamtune.errors import ConfigError, at_least
+from teamtune.errors import ConfigError
 from teamtune.inference.chat import ChatFormat
+from teamtune.ranges import NonNegative, NonNegativeInt, PositiveInt, PositiveShare
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 """Number formats of an engine's weights and cache."""
@@ -21,23 +21,14 @@ StopReason = Literal["stop", "length", "failed", "too_long"]
 class Sampling:
     """How tokens are drawn."""
 
-    temperature: float = 1.0
+    temperature: NonNegative = 1.0
     """Logits are divided by it before sampling and before scoring; 0 takes the likeliest token."""
-    max_tokens: int = 256
+    max_tokens: PositiveInt = 256
     """Longest completion, in tokens; one that is cut has the stop reason `length`."""
-    top_p: float = 1.0
+    top_p: PositiveShare = 1.0
     """Nucleus sampling; only for evaluation, for the trainer scores another distribution."""
-    top_k: int = 0
+    top_k: NonNegativeInt = 0
     """Sample among the k likeliest tokens; 0 takes all. Only for evaluation, as top_p."""
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise ConfigError(f"temperature: got {self.temperature}, allowed: 0 or more")
-        at_least(1, max_tokens=self.max_tokens)
-        if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p: got {self.top_p}, allowed: 0 < p <= 1")
-        if self.top_k < 0:
-            raise ConfigError(f"top_k: got {self.top_k}, allowed: 0 (off) or more")
 
     def check_trainable(self, key: str) -> None:
         """Raises ConfigError where the sampled distribution is not the one the trainer scores."""
@@ -82,6 +73,22 @@ class RolloutEngine(ABC):
         The command calls it before it writes anything.
         """
 
+    @classmethod
+    def check_model(cls, model: Any, sampling: Sampling, **settings: Any) -> None:
+        """Raises ConfigError for what this engine cannot do; nothing has been made or written yet.
+
+        Args:
+            model: The model's configuration, as transformers reads it.
+            sampling: The default sampling.
+            settings: Further arguments of the constructor.
+        """
+        context = longest(model)
+        if sampling.max_tokens >= context:
+            raise ConfigError(
+                f"rollout.sampling.max_tokens: got {sampling.max_tokens}, allowed: less than the "
+                f"model's context of {context} tokens, for a prompt has to fit as well"
+            )
+
     @abstractmethod
     async def generate(
         self,
@@ -107,3 +114,9 @@ class RolloutEngine(ABC):
 
     def close(self) -> None:
         """Frees what the engine holds; it cannot generate afterwards."""
+
+
+def longest(model: Any) -> int:
+    """The most tokens that a model reads, by its configuration; without a limit a huge number."""
+    limit = getattr(model.get_text_config(), "max_position_embeddings", None)
+    return sys.maxsize if limit is None else int(limit)

@@ -5,9 +5,8 @@ row of the batch for as long as they agree, the prompt included; new requests jo
 batch, finished rows leave it. No threads, no timers.
 """
 
-import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,25 +14,17 @@ import torch
 from torch import Tensor
 
 from teamtune.inference.chat import HFChat
-from teamtune.inference.engine import Completion, Dtype, RolloutEngine, Sampling
+from teamtune.inference.engine import Completion, Dtype, Sampling, longest
+from teamtune.inference.queue import QueuedEngine, Request
 from teamtune.inference.sampling import draw, uniforms
-
-
-@dataclass(eq=False)
-class _Request:
-    prompt_ids: list[int]
-    n: int
-    sampling: Sampling
-    seed: int
-    done: "asyncio.Future[list[Completion]]"
-    finished: dict[int, Completion] = field(default_factory=dict)
+from teamtune.ranges import PositiveInt
 
 
 @dataclass(eq=False)
 class _Row:
     """A beginning that some samples of a request have in common."""
 
-    request: _Request
+    request: Request
     samples: list[int]
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
@@ -79,14 +70,14 @@ def _stack(a: Tensor, b: Tensor, length: int) -> Tensor:
     return torch.cat([_pad(a, 2, length), _pad(b, 2, length)])
 
 
-class TransformersEngine(RolloutEngine):
+class TransformersEngine(QueuedEngine):
     """Continuous batching over a Hugging Face causal LM in this process."""
 
     def __init__(
         self,
         model: str,
         sampling: Sampling | None = None,
-        max_batch_rows: int = 4096,
+        max_batch_rows: PositiveInt = 4096,
         dtype: Dtype = "float32",
         device: str = "auto",
         template_args: dict[str, Any] | None = None,
@@ -105,35 +96,19 @@ class TransformersEngine(RolloutEngine):
         """
         from transformers import AutoModelForCausalLM
 
+        super().__init__()
         self.chat = HFChat(model, template_args)
         self.sampling = sampling or Sampling()
         if device == "auto":
             device = f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
         network: Any = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype))
         self.model = network.to(device).eval().requires_grad_(False)
-        self.context_length = int(self.model.config.get_text_config().max_position_embeddings)
+        self.context_length = longest(self.model.config)
         self.max_batch_rows = max_batch_rows
-        self._waiting: list[_Request] = []
-        self._driver: asyncio.Task[None] | None = None
-
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        n: int = 1,
-        sampling: Sampling | None = None,
-        seed: int = 0,
-    ) -> list[Completion]:
-        sampling = sampling or self.sampling
-        if len(prompt_ids) + sampling.max_tokens > self.context_length or not prompt_ids:
-            return [Completion((), (), "", "too_long", self.version)] * n
-        loop = asyncio.get_running_loop()
-        request = _Request(list(prompt_ids), n, sampling, seed, loop.create_future())
-        self._waiting.append(request)
-        if self._driver is None or self._driver.done():
-            self._driver = loop.create_task(self._drive())
-        return await request.done
+        self._batch: _Batch | None = None
 
     def load_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        self._abandon()
         own = self.model.state_dict()
         missing = set(own)
         for name, tensor in named_tensors:
@@ -148,54 +123,40 @@ class TransformersEngine(RolloutEngine):
         self.version = version
 
     def close(self) -> None:
-        del self.model
-
-    async def _drive(self) -> None:
-        """Steps until nothing runs or waits. A failure reaches all that wait for an answer."""
-        batch: _Batch | None = None
-        requests: list[_Request] = []
-        try:
-            while True:
-                known = -1
-                while known != len(self._waiting):
-                    known = len(self._waiting)
-                    await asyncio.sleep(0)
-                running = sum(len(row.samples) for row in batch.rows) if batch else 0
-                fresh = self._admit(running)
-                requests = [r for r in requests + fresh if not r.done.done()]
-                if not requests:
-                    return
-                batch = self._advance(batch, fresh)
-        except BaseException as error:
-            for request in requests + self._waiting:
-                if not request.done.done():
-                    request.done.set_exception(error)
-            self._waiting = []
-            raise
-
-    def _admit(self, running: int) -> list[_Request]:
-        admitted: list[_Request] = []
-        while self._waiting:
-            if running and running + self._waiting[0].n > self.max_batch_rows:
-                break
-            running += self._waiting[0].n
-            admitted.append(self._waiting.pop(0))
-        return admitted
+        self._abandon()
+        if hasattr(self, "model"):
+            del self.model
 
     @torch.inference_mode()
-    def _advance(self, batch: _Batch | None, fresh: list[_Request]) -> _Batch | None:
-        """One token for every running sample, and the first one for those of `fresh` requests."""
-        if batch is not None:
-            logits, batch = self._decode(batch)
-            batch = self._append(batch, logits)
+    def _step(self, waiting: list[Request]) -> bool:
+        if self._batch is not None:
+            logits, batch = self._decode(self._batch)
+            self._batch = self._append(batch, logits)
+        fresh = self._take(waiting)
         if fresh:
-            logits, started = self._prefill(fresh)
-            started_kept = self._append(started, logits)
-            if started_kept is not None:
-                batch = started_kept if batch is None else batch.join(started_kept)
-        return batch
+            logits, batch = self._prefill(fresh)
+            started = self._append(batch, logits)
+            if started is not None:
+                self._batch = started if self._batch is None else self._batch.join(started)
+        return self._batch is not None or bool(waiting)
 
-    def _prefill(self, requests: list[_Request]) -> tuple[Tensor, _Batch]:
+    def _take(self, waiting: list[Request]) -> list[Request]:
+        """The first of those that wait, as many as there is room for, but at least one at once."""
+        running = sum(len(row.samples) for row in self._batch.rows) if self._batch else 0
+        taken: list[Request] = []
+        while waiting and (not running or running + waiting[0].n <= self.max_batch_rows):
+            running += waiting[0].n
+            taken.append(waiting.pop(0))
+        return taken
+
+    def _drop(self) -> None:
+        if self._batch is None:
+            return
+        kept = [i for i, row in enumerate(self._batch.rows) if not row.request.over]
+        rows = [self._batch.rows[i] for i in kept]
+        self._batch = self._batch.branch(kept, rows) if kept else None
+
+    def _prefill(self, requests: list[Request]) -> tuple[Tensor, _Batch]:
         from transformers import DynamicCache
 
         device = self.model.device
@@ -276,7 +237,6 @@ class TransformersEngine(RolloutEngine):
         return ids.tolist(), logprobs.tolist()
 
     def _finish(self, row: _Row, stopped: bool) -> None:
-        request = row.request
         completion = Completion(
             token_ids=row.ids,
             logprobs=row.logprobs,
@@ -284,6 +244,4 @@ class TransformersEngine(RolloutEngine):
             stop_reason="stop" if stopped else "length",
             version=self.version,
         )
-        request.finished.update(dict.fromkeys(row.samples, completion))
-        if len(request.finished) == request.n and not request.done.done():
-            request.done.set_result([request.finished[k] for k in range(request.n)])
+        row.request.answer(row.samples, completion)

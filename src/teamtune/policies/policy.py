@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
 import torch
@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from teamtune.errors import ConfigError, at_least, one_of
+from teamtune.errors import ConfigError
 from teamtune.policies.adapter import LoRA, switched_off, whole
 from teamtune.policies.scorer import TokenScorer, check_scorable
 from teamtune.policies.tiny import TinyLlama
+from teamtune.ranges import Positive, PositiveInt
 from teamtune.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -37,12 +38,13 @@ class Policy(L.LightningModule):
         model: str | TinyLlama,
         optimizer: OptimizerCallable = lambda p: torch.optim.AdamW(p, lr=1e-6, weight_decay=0.0),
         scheduler: LRSchedulerCallable | None = None,
-        max_grad_norm: float = 1.0,
-        token_budget: int = 16384,
-        head_chunk: int = 1024,
+        max_grad_norm: Positive = 1.0,
+        token_budget: PositiveInt = 16384,
+        head_chunk: PositiveInt = 1024,
         gradient_checkpointing: bool = False,
-        attention: str = "sdpa",
+        attention: Literal["sdpa", "eager"] = "sdpa",
         lora: LoRA | None = None,
+        trainable: bool = True,
     ):
         """
         Args:
@@ -53,27 +55,29 @@ class Policy(L.LightningModule):
             token_budget: Most tokens of a micro-batch, padding included.
             head_chunk: Response tokens per pass through the head.
             gradient_checkpointing: Recompute the blocks in the backward pass to save memory.
-            attention: Attention back-end of transformers, `sdpa` or `eager`.
+            attention: Attention back-end of transformers.
             lora: Trains an adapter and leaves the weights; null trains all weights.
+            trainable: Whether the weights are optimized. Those of a frozen policy are in its engine
+                alone, and no other argument but `model` has an effect.
 
         Raises:
-            ConfigError: A learning rate that is not positive, or another value out of its range.
+            ConfigError: A learning rate that is not positive, or an option that has no effect.
         """
         super().__init__()
         check_optimizer(optimizer)
-        if not max_grad_norm > 0:
-            raise ConfigError(f"max_grad_norm: got {max_grad_norm}, allowed: more than 0")
-        at_least(1, token_budget=token_budget, head_chunk=head_chunk)
-        one_of(("sdpa", "eager"), attention=attention)
-        self.model = model
-        self.optimizer = optimizer
-        self.scheduler = scheduler
+        for name, value in (("lora", lora), ("scheduler", scheduler)):
+            if value is not None and not trainable:
+                raise ConfigError(f"{name}: no effect with trainable: false, allowed: null")
+        self.source = model
+        self.optimizer_factory = optimizer
+        self.scheduler_factory = scheduler
         self.max_grad_norm = max_grad_norm
         self.token_budget = token_budget
         self.head_chunk = head_chunk
         self.gradient_checkpointing = gradient_checkpointing
         self.attention = attention
         self.lora = lora
+        self.trainable = trainable
         self.adapter_seed = 0
         self.folder: str | None = model if isinstance(model, str) else None
         """Where configuration and tokenizer lie, once known."""
@@ -85,23 +89,27 @@ class Policy(L.LightningModule):
 
     def check(self) -> None:
         """Raises ConfigError for a model that cannot be scored, or not through an adapter."""
-        if isinstance(self.model, str):
-            from transformers import AutoConfig
+        if self.trainable:
+            check_scorable(self.config())
+            if self.lora is not None:
+                self.shapes()
 
-            check_scorable(AutoConfig.from_pretrained(self.model))
-        if self.lora is not None:
-            self.shapes()
+    def config(self) -> Any:
+        """The model's configuration, as transformers reads it."""
+        from transformers import AutoConfig
+
+        if isinstance(self.source, TinyLlama):
+            return self.source.config()
+        return AutoConfig.from_pretrained(self.source)
 
     def shapes(self) -> dict[str, torch.Size]:
         """Every weight's shape by its name in the scorer, without loading or drawing any."""
-        from transformers import AutoConfig, AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM
 
-        if isinstance(self.model, TinyLlama):
-            config: Any = self.model.config()
-        else:
-            config = AutoConfig.from_pretrained(self.model)
+        if not self.trainable:
+            return {}
         with torch.device("meta"):
-            lm = AutoModelForCausalLM.from_config(config)
+            lm = AutoModelForCausalLM.from_config(self.config())
             if self.lora is not None:
                 self.lora.attach(lm, 0)
         return {f"lm.{name}": tensor.shape for name, tensor in lm.state_dict().items()}
@@ -109,20 +117,31 @@ class Policy(L.LightningModule):
     def prepare(self, folder: Path, write: bool, seed: int) -> None:
         """Makes the model's folder where the model is a recipe (`write`: on one rank)."""
         self.adapter_seed = derive_seed(seed, "adapter", folder.name)
-        if isinstance(self.model, TinyLlama):
+        if isinstance(self.source, TinyLlama):
             if write and self.folder is None:
-                self.model.build(folder, seed)
+                self.source.build(folder, seed)
             self.folder = str(folder)
 
-    def build(self, mesh: "DeviceMesh | None", with_reference: bool) -> None:
-        """Loads the weights once, sharded over `mesh` where there is one."""
-        if self.scorer is not None:
+    def build(
+        self,
+        mesh: "DeviceMesh | None",
+        with_reference: bool,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Loads the weights once; of a frozen policy there are none to load.
+
+        Args:
+            mesh: The ranks that share the weights; None keeps them whole.
+            with_reference: Whether a frozen copy is needed.
+            dtype: Number format in which shared weights compute; the masters stay float32.
+        """
+        if self.scorer is not None or not self.trainable:
             return
-        self.scorer = self._load(mesh)
+        self.scorer = self._load(mesh, dtype)
         if self.gradient_checkpointing:
             self.scorer.lm.gradient_checkpointing_enable({"use_reentrant": False})
         if with_reference and self.lora is None:
-            self.reference = self._load(mesh).requires_grad_(False)
+            self.reference = self._load(mesh, dtype).requires_grad_(False)
 
     def share_base(self, other: "Policy") -> None:
         """Takes the weights beneath the adapter from another policy with the same ones."""
@@ -132,7 +151,7 @@ class Policy(L.LightningModule):
                 if not parameter.requires_grad:
                     setattr(own, name, getattr(owner, name))
 
-    def _load(self, mesh: "DeviceMesh | None") -> TokenScorer:
+    def _load(self, mesh: "DeviceMesh | None", dtype: torch.dtype) -> TokenScorer:
         from transformers import AutoModelForCausalLM
 
         assert self.folder is not None, "prepare() comes first"
@@ -145,7 +164,7 @@ class Policy(L.LightningModule):
         if mesh is not None:
             from teamtune.policies.sharding import shard
 
-            shard(scorer, mesh)
+            shard(scorer, mesh, dtype)
         return scorer
 
     def forward(
@@ -173,7 +192,9 @@ class Policy(L.LightningModule):
                 old.copy_(new)
 
     def trainable_parameters(self) -> list[nn.Parameter]:
-        """What the optimizer steps."""
+        """What the optimizer steps; of a frozen policy nothing."""
+        if not self.trainable:
+            return []
         assert self.scorer is not None
         return [p for p in self.scorer.parameters() if p.requires_grad]
 
@@ -190,7 +211,12 @@ class Policy(L.LightningModule):
             yield from ((name, whole(tensor)) for name, tensor in weights.items())
 
     def export(self, folder: Path, write: bool) -> None:
-        """Writes a plain Hugging Face folder (`write`: on one rank; all ranks must call)."""
+        """Writes a plain Hugging Face folder (`write`: on one rank; all ranks must call).
+
+        Not for a frozen policy: the folder it came from is that.
+        """
+        if not self.trainable:
+            return
         weights = {name: tensor.cpu().contiguous() for name, tensor in self.full_weights()}
         if write:
             from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -7,13 +7,15 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-PARAM_DTYPE = "_teamtune_param_dtype"
-"""The mesh's attribute with the number format in which gathered weights compute."""
 
+def shard(scorer: nn.Module, mesh: DeviceMesh, dtype: torch.dtype) -> None:
+    """Shards a policy's scorer in place: each transformer block, then what is left.
 
-def shard(scorer: nn.Module, mesh: DeviceMesh) -> None:
-    """Shards a policy's scorer in place: each transformer block, then what is left."""
-    dtype = getattr(mesh, PARAM_DTYPE, torch.float32)
+    Args:
+        scorer: A TokenScorer.
+        mesh: One axis of ranks.
+        dtype: Number format in which gathered weights compute; masters keep theirs.
+    """
     options: dict[str, Any] = {
         "mesh": mesh,
         "reshard_after_forward": True,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from teamtune.errors import ConfigError, at_least
+from teamtune.errors import ConfigError
+from teamtune.ranges import NonNegative, PositiveInt
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
@@ -41,13 +42,13 @@ class TinyLlama:
     def __init__(
         self,
         vocabulary: str | list[str],
-        hidden_size: int = 128,
-        num_layers: int = 3,
-        num_heads: int = 4,
-        intermediate_size: int = 384,
-        context_length: int = 256,
+        hidden_size: PositiveInt = 128,
+        num_layers: PositiveInt = 3,
+        num_heads: PositiveInt = 4,
+        intermediate_size: PositiveInt = 384,
+        context_length: PositiveInt = 256,
         tie_embeddings: bool = False,
-        initializer_range: float = 0.06,
+        initializer_range: NonNegative = 0.06,
     ):
         """
         Args:
@@ -72,8 +73,6 @@ class TinyLlama:
         self.context_length = context_length
         self.tie_embeddings = tie_embeddings
         self.initializer_range = initializer_range
-        at_least(1, hidden_size=hidden_size, num_layers=num_layers, num_heads=num_heads)
-        at_least(1, intermediate_size=intermediate_size, context_length=context_length)
         if hidden_size % num_heads:
             raise ConfigError(f"num_heads: got {num_heads}, allowed: a divisor of {hidden_size}")
         self.words()

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from teamtune.policies.sharding import PARAM_DTYPE
+from teamtune.ranges import Positive
 
 
 class FSDP2Strategy(ModelParallelStrategy):
@@ -25,7 +25,7 @@ class FSDP2Strategy(ModelParallelStrategy):
         self,
         param_dtype: Literal["float32", "bfloat16"] = "float32",
         process_group_backend: str | None = None,
-        timeout_minutes: float = 120.0,
+        timeout_minutes: Positive = 120.0,
     ):
         """
         Args:
@@ -38,17 +38,16 @@ class FSDP2Strategy(ModelParallelStrategy):
             process_group_backend=process_group_backend,
             timeout=timedelta(minutes=timeout_minutes),
         )
-        self.param_dtype = getattr(torch, param_dtype)
+        self.param_dtype: torch.dtype = getattr(torch, param_dtype)
+        """What `Policy.build` is told."""
 
     def setup_environment(self) -> None:
         # The base class would put all ranks of a node on the tensor-parallel axis, unsharded.
         self._tensor_parallel_size = 1
         self._data_parallel_size = self.num_nodes * self.num_processes
         super().setup_environment()
-        mesh = self.device_mesh["data_parallel"]
-        setattr(mesh, PARAM_DTYPE, self.param_dtype)
         assert self.lightning_module is not None
-        self.lightning_module._device_mesh = mesh
+        self.lightning_module._device_mesh = self.device_mesh["data_parallel"]
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         assert self.model is not None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from teamtune.errors import ConfigError, at_least, nearest
+from teamtune.errors import ConfigError, nearest
+from teamtune.ranges import NonNegativeInt, PositiveInt
 from teamtune.tasks.rows import FILES, read_rows
 from teamtune.tasks.sources import TaskSource, fingerprint
 from teamtune.tasks.task import Task
@@ -24,8 +25,8 @@ class DatasetTasks(TaskSource):
         path: str,
         fields: dict[str, str],
         split: str = "train",
-        first: int = 0,
-        count: int | None = None,
+        first: NonNegativeInt = 0,
+        count: PositiveInt | None = None,
     ):
         """
         Args:
@@ -42,8 +43,6 @@ class DatasetTasks(TaskSource):
             ConfigError: A file that cannot be read or a row that lacks a field or leaves it empty;
                 the message names file, line and field.
         """
-        at_least(0, first=first)
-        at_least(1, count=count)
         if not fields:
             raise ConfigError("fields: got none, allowed: one or more, e.g. {prompt: prompt}")
         self.path = path

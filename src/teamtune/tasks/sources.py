@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from teamtune.errors import ConfigError
+from teamtune.ranges import PositiveInt
 from teamtune.tasks.task import Task
 
 _ATTEMPTS = 1000
@@ -39,17 +40,12 @@ class TaskSource(ABC):
 class GeneratedTasks(TaskSource):
     """Instances that the environment makes from consecutive seeds."""
 
-    def __init__(self, first_seed: int, count: int | None = None):
+    def __init__(self, first_seed: int, count: PositiveInt | None = None):
         """
         Args:
             first_seed: Seed of the first instance; the next ones follow it.
             count: Number of instances; None is endless.
-
-        Raises:
-            ConfigError: A count below one.
         """
-        if count is not None and count < 1:
-            raise ConfigError(f"count: got {count}, allowed: 1 or more, or null for endless")
         self.first_seed = first_seed
         self.count = count
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from teamtune.inference import RolloutEngine
+from teamtune.inference.placement import close
 
 
 @dataclass
@@ -66,8 +67,7 @@ class Session:
 
     def close(self) -> None:
         """Ends the engines and the event loop."""
-        for engine in {id(engine): engine for engine in self.engines.values()}.values():
-            engine.close()
+        close(self.engines)
         self.engines = {}
         if self.runner is not None:
             self.runner.close()

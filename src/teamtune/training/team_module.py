@@ -67,6 +67,8 @@ class TeamModule(L.LightningModule):
                 f"with ratio: false of {type(algorithm).__name__}: 1 and null (later steps would "
                 "learn from another policy's samples without correction)"
             )
+        if not any(policy.trainable for policy in policies.values()):
+            raise ConfigError("policies: got frozen ones alone, allowed: one or more to train")
         self.automatic_optimization = False
         self.policies = nn.ModuleDict(policies)
         self.policy_map = dict(policy_map)
@@ -88,8 +90,12 @@ class TeamModule(L.LightningModule):
         return policy
 
     def named_policies(self) -> dict[str, Policy]:
-        """All policies, in the order of their optimizers."""
+        """All policies, in the order of the configuration."""
         return {name: self.policy(name) for name in self.policies}
+
+    def trained(self) -> dict[str, Policy]:
+        """Those with an optimizer, in the order of the optimizers."""
+        return {name: p for name, p in self.named_policies().items() if p.trainable}
 
     @property
     def rollout_step(self) -> int:
@@ -121,7 +127,7 @@ class TeamModule(L.LightningModule):
 
     def finish_warm_start(self) -> None:
         """The weights are those that training begins with."""
-        for policy in self.named_policies().values():
+        for policy in self.trained().values():
             policy.set_reference()
         self.state.warm_started = True
 
@@ -133,18 +139,19 @@ class TeamModule(L.LightningModule):
                 "configs/hardware/fsdp2.yaml over your configuration), or trainer.devices: 1"
             )
         bases: dict[str | None, Policy] = {}
-        for policy in self.named_policies().values():
-            policy.build(self.device_mesh, self.algorithm.needs_reference)
+        dtype = getattr(self.trainer.strategy, "param_dtype", torch.float32)
+        for policy in self.trained().values():
+            policy.build(self.device_mesh, self.algorithm.needs_reference, dtype)
             if policy.lora is not None and self.device_mesh is None:  # a shard is small anyway
                 policy.share_base(bases.setdefault(policy.folder, policy))
 
     def configure_optimizers(self) -> Any:
         configured = []
-        for policy in self.named_policies().values():
-            optimizer = policy.optimizer(policy.trainable_parameters())
+        for policy in self.trained().values():
+            optimizer = policy.optimizer_factory(policy.trainable_parameters())
             entry: dict[str, Any] = {"optimizer": optimizer}
-            if policy.scheduler is not None:
-                entry["lr_scheduler"] = policy.scheduler(optimizer)
+            if policy.scheduler_factory is not None:
+                entry["lr_scheduler"] = policy.scheduler_factory(optimizer)
             configured.append(entry)
         return configured
 
@@ -157,9 +164,9 @@ class TeamModule(L.LightningModule):
         experience: dict[str, list[Group]] = {name: [] for name in self.policies}
         for group in groups_of(self.rollouts):
             experience[group.policy].append(group)
-        optimizers = dict(zip(self.policies, self._listed(self.optimizers())))
+        optimizers = dict(zip(self.trained(), self._listed(self.optimizers())))
         metrics = self.loop.run(
-            self.named_policies(),
+            self.trained(),
             optimizers,
             experience,
             self.session.temperature,
@@ -169,7 +176,7 @@ class TeamModule(L.LightningModule):
         schedulers = iter(self._listed(self.lr_schedulers()))
         for name, optimizer in optimizers.items():
             metrics[f"{name}/lr"] = optimizer.param_groups[0]["lr"]
-            if self.policy(name).scheduler is not None:
+            if self.policy(name).scheduler_factory is not None:
                 next(schedulers).step()
         self.algorithm.advance()
         metrics["time/update"] = time.monotonic() - began
@@ -180,6 +187,8 @@ class TeamModule(L.LightningModule):
         """Warns of agents that no step has taught anything."""
         credited: dict[str, bool] = {}
         for group in groups_of(self.rollouts):
+            if not self.policy(group.policy).trainable:
+                continue
             heard = any(c.credited for c in group.candidates)
             credited[group.key.agent] = credited.get(group.key.agent, False) or heard
         over_ranks: dict[str, bool] = {}

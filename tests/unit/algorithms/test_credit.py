@@ -1,19 +1,23 @@
 """Advantages against numbers worked out by hand, and the laws that every grouping keeps."""
 
+import json
 import math
 import random
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import candidate, rollouts_of
 from teamtune.algorithms import ATGRPO, TokenBatch
 from teamtune.algorithms.credit import group_advantages
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
 from teamtune.experience import Group, GroupKey
 
 FAILED = None
+SHARED = Path(__file__).parents[4] / "shared/cases/group_advantages.json"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,14 @@ FAILED = None
 def test_advantages_of_known_groups(rewards, standardised, centred):
     assert group_advantages(rewards).tolist() == pytest.approx(standardised, abs=1e-5)
     assert group_advantages(rewards, scale="none").tolist() == pytest.approx(centred, abs=1e-5)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared cases are not here")
+def test_advantages_of_the_shared_cases():
+    for case in json.loads(SHARED.read_text())["groups"]:
+        got = [group_advantages(case["rewards"], scale).tolist() for scale in ("std", "none")]
+        assert got[0] == pytest.approx(case["mean_std"], abs=1e-5), case["name"]
+        assert got[1] == pytest.approx(case["mean"], abs=1e-5), case["name"]
 
 
 def test_leave_one_out_compares_with_the_mean_of_the_others():
@@ -116,7 +128,7 @@ def test_credit_goes_by_group_and_not_by_position():
         for i, v in enumerate(group_advantages([c.reward for c in g.candidates]).tolist())
     }
     random.Random(0).shuffle(groups)
-    ATGRPO(num_candidates=2).assign_credit(groups)
+    ATGRPO(num_candidates=2).assign_credit(rollouts_of(groups))
     got = {(g.key, i): c.advantage for g in groups for i, c in enumerate(g.candidates)}
     assert got == pytest.approx(expected)
 
@@ -127,7 +139,7 @@ def test_a_failure_in_one_group_changes_no_other_group():
         [group("a", [0, None, 2]), group("b", [0, 1, 5])],
     )
     for groups in (whole, broken):
-        ATGRPO().assign_credit(groups)
+        ATGRPO().assign_credit(rollouts_of(groups))
     assert [c.advantage for c in whole[1].candidates] == [c.advantage for c in broken[1].candidates]
 
 
@@ -135,7 +147,7 @@ def test_flat_groups_are_left_out_of_loss_and_denominator_unless_kept():
     groups = [group("a", [1, 1]), group("b", [0, 1])]
     for keep, tokens in ((False, 2), (True, 4)):
         algorithm = ATGRPO(keep_flat_groups=keep)
-        algorithm.assign_credit(groups)
+        algorithm.assign_credit(rollouts_of(groups))
         assert algorithm.denominator(algorithm.trainable(groups)) == tokens
 
 

@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def step(folder, algorithm, groups, budget=10**9):
     """One optimizer step of plain SGD; its metrics and the policy."""
     policy = built_policy(folder, reference=algorithm.needs_reference, token_budget=budget)
-    optimizers = {"team": policy.optimizer(policy.trainable_parameters())}
+    optimizers = {"team": policy.optimizer_factory(policy.trainable_parameters())}
     loop = MultiOptimizerLoop(algorithm)
     return loop.run({"team": policy}, optimizers, {"team": groups}, 1.0, 0, CPU), policy
 

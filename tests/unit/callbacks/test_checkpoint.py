@@ -6,7 +6,13 @@ import lightning as L
 import pytest
 import torch
 
+from teamtune.algorithms import ATGRPO
 from teamtune.callbacks.checkpoint import StreamedCheckpointIO, TeamCheckpoint
+from teamtune.envs import PlanPath
+from teamtune.policies import Policy
+from teamtune.tasks import GeneratedTasks
+from teamtune.training import TeamModule
+from teamtune.training.data import TaskDataModule
 
 
 def test_the_file_holds_the_checkpoint_and_nothing_lies_beside_it(tmp_path):
@@ -41,7 +47,11 @@ def test_it_takes_the_place_of_lightnings_own_and_of_no_other():
         pass
 
     trainers = [L.Trainer(logger=False, accelerator="cpu", plugins=p) for p in (None, [Mine()])]
+    env = PlanPath(size=4, first_role="none")
+    data = TaskDataModule(env, GeneratedTasks(10**6), GeneratedTasks(0, 1))
+    team = TeamModule({"a": Policy("model")}, {"planner": "a"}, ATGRPO())
     for trainer in trainers:
-        TeamCheckpoint().setup(trainer, L.LightningModule(), "fit")
+        trainer.datamodule = data
+        TeamCheckpoint().setup(trainer, team, "fit")
     kinds = [type(trainer.strategy.checkpoint_io) for trainer in trainers]
     assert kinds == [StreamedCheckpointIO, Mine]

@@ -7,17 +7,16 @@ import pytest
 
 from teamtune.algorithms import ATGRPO, MAGRPO
 from teamtune.callbacks import RolloutCallback
-from teamtune.callbacks.rollout import _failures
+from teamtune.callbacks.failures import refuse_failures, refuse_too_long
 from teamtune.envs import PlanPath
 from teamtune.envs.writing import TLDR
 from teamtune.errors import ConfigError
-from teamtune.experience import Candidate, Group, GroupKey, Rollout
 from teamtune.inference import Sampling
 
 
 def check(env: Any, max_turns: int, evaluation_turns: int | None = None) -> None:
-    callback = RolloutCallback(lambda *_: None, Sampling(), evaluation_turns)  # type: ignore[arg-type,return-value]
-    callback._check_turns(SimpleNamespace(algorithm=MAGRPO(max_turns=max_turns)), env)  # type: ignore[arg-type]
+    callback = RolloutCallback(lambda *_: None, Sampling(), evaluation_turns=evaluation_turns)  # type: ignore[arg-type,return-value]
+    callback.check_turns(SimpleNamespace(algorithm=MAGRPO(max_turns=max_turns)), env)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def test_games_have_no_fixed_number():
 @pytest.mark.parametrize("workflow", ["sequential", "discussion"])
 def test_steps_that_later_ones_are_rewarded_for_need_a_return(workflow):
     for gamma in (0.5, 1.0):
-        MAGRPO(gamma).check(TLDR(workflow))
+        MAGRPO(gamma=gamma).check(TLDR(workflow))
     with pytest.raises(ConfigError, match="gamma: got 0, allowed: more than 0"):
         MAGRPO(0, max_turns=2, branching="chain").check(TLDR(workflow))
     MAGRPO(0).check(TLDR("parallel"))
@@ -63,9 +62,9 @@ def test_a_comparison_within_a_step_needs_a_reward_in_it(workflow):
 
 
 def test_an_evaluation_in_which_too_much_failed_is_refused():
-    failed = Candidate("", (), (), "failed", 0, error="it broke")
-    rollout = Rollout("t", [Group(GroupKey("t", "a", 0), "p", "", (1,), [failed])])
-    callback = RolloutCallback(lambda *_: None, Sampling(), max_failed=0.5)  # type: ignore[arg-type,return-value]
-    callback._refuse_failures(0.5, _failures([rollout]))
-    with pytest.raises(RuntimeError, match="51% of the candidates failed.*50%: it broke"):
-        callback._refuse_failures(0.51, _failures([rollout]))
+    refuse_failures(0.5, 0.5, {"it broke"})
+    with pytest.raises(RuntimeError, match="51% of the candidates failed.*50%: a; b; c$"):
+        refuse_failures(0.51, 0.5, {"d", "c", "b", "a"})
+    refuse_too_long(0.99)
+    with pytest.raises(RuntimeError, match="no task could be evaluated"):
+        refuse_too_long(1)

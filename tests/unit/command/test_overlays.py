@@ -1,5 +1,7 @@
 """Files merge key by key, options win, and the schema accepts whatever the parser accepts."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,9 @@ import pytest
 import yaml
 
 from command_line import Config, small_config, write_team
-from teamtune.command.cli import run
-from teamtune.command.overlays import merge, one_line, read_arguments
+from teamtune.command.arguments import read_arguments
+from teamtune.command.cli import one_line, run
+from teamtune.command.overlays import merge, read_file
 from teamtune.errors import ConfigError
 
 
@@ -47,6 +50,84 @@ def test_merge_replaces_lists_appends_with_plus_and_keeps_null():
     assert merge({"a": [1, 2]}, {"a+": [3]}) == {"a": [1, 2, 3]}
     assert merge({"a": [1, 2]}, {"a+": 3}) == {"a": [1, 2, 3]}
     assert merge({"a": {"b": 1}}, {"a": None}) == {"a": None}
+
+
+def test_merge_lists_of_objects_class_by_class():
+    base = [
+        {"class_path": "teamtune.callbacks.WarmStart", "init_args": {"steps": 4, "max_turns": 2}},
+        {"class_path": "ModelCheckpoint", "init_args": {"monitor": "val/success"}},
+    ]
+    overlay = [
+        {"class_path": "EarlyStopping"},
+        {"class_path": "WarmStart", "init_args": {"steps": 9}},
+    ]
+    assert merge(base, overlay) == [
+        {"class_path": "WarmStart", "init_args": {"steps": 9, "max_turns": 2}},
+        base[1],
+        {"class_path": "EarlyStopping"},
+    ]
+    assert merge(base, []) == []
+    twice = [{"class_path": "A", "init_args": {"x": 1}}, {"class_path": "A", "init_args": {"x": 2}}]
+    assert merge([twice[0]], twice) == twice
+
+
+def test_a_file_lies_over_its_base_and_several_over_each_other(tmp_path: Path):
+    (tmp_path / "deep").mkdir()
+    write(tmp_path, "low.yaml", "a: {x: 1, y: 1, z: 1}\nb: {class_path: A, init_args: {p: 1}}")
+    write(tmp_path, "deep/mid.yaml", "base: ../low.yaml\na: {y: 2, z-: }")
+    write(tmp_path, "other.yaml", "a: {w: 3}\nb: {class_path: B}")
+    top = write(tmp_path, "top.yaml", "base: [deep/mid.yaml, other.yaml]\na: {w: 4}")
+    assert read_file(top) == {"a": {"x": 1, "y": 2, "w": 4}, "b": {"class_path": "B"}}
+
+
+LAUGHS = "a0: &a0 [x, x]\n" + "\n".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("base: own.yaml", "base: own.yaml lies over itself"),
+        ("base: nowhere.yaml", "cannot read nowhere.yaml: No such file"),
+        ("base: 3", "base: got 3 in own.yaml, allowed: file names"),
+        ("base: [3]", "base: got [3] in own.yaml, allowed: file names"),
+        ("a: 1\nb: {c: 1, d: 2, c: 3}", "own.yaml:2: key 'c' is given twice"),
+        (LAUGHS, "own.yaml: more than 100000 keys and values"),
+        ("a: &a [*a]", "own.yaml: more than 100000 keys and values"),
+        ("[" * 5000, "own.yaml: nested too deeply"),
+        ("a: !!python/object:os.system {}", "own.yaml: could not determine a constructor"),
+        ("", "own.yaml: expected a mapping of keys"),
+    ],
+)
+def test_files_that_cannot_work(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "own.yaml", text)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_file("own.yaml")
+
+
+def test_an_option_that_names_another_class_drops_what_the_old_one_had(tmp_path: Path):
+    file = write(
+        tmp_path,
+        "1.yaml",
+        "data: {val: {class_path: A, init_args: {count: 2}}}\n"
+        "o: {class_path: Adam, init_args: {lr: 1}}",
+    )
+    for options, val, optimizer in (
+        (['--data.val={"class_path": "B"}', "--o=SGD"], {"class_path": "B"}, "SGD"),
+        (
+            ['--data.val={"class_path": "A", "init_args": {"x": 1}}', "--o.class_path", "m.SGD"],
+            {"class_path": "A", "init_args": {"count": 2, "x": 1}},
+            {"class_path": "m.SGD"},
+        ),
+    ):
+        arguments = read_arguments(["fit", "--config", file, *options])
+        given = json.loads(arguments.args[2])
+        assert given == arguments.values == {"data": {"val": val}, "o": optimizer}
+        assert arguments.args == ["fit", "--config", arguments.args[2]]
 
 
 def test_files_and_options_are_read_together(tmp_path: Path):

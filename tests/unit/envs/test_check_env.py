@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from teamtune.envs import Environment, Reward, Transition, check_env
+from teamtune.envs import Environment, Outcome, Reward, Transition, check_env
 from teamtune.envs.check import ContractError
 from teamtune.tasks import Task
 
@@ -122,6 +122,54 @@ def test_a_prompt_that_does_not_change_is_found():
 def test_a_random_reset_is_found():
     with pytest.raises(ContractError, match="reset"):
         check_env(breaking(reset=lambda self, task: Count(random.randint(0, 10**9))), [Task("a")])
+
+
+class Signal(Environment[str]):
+    """A speaker names a fruit, an actor picks one: the one of the task wins.
+
+    What the speaker says changes what the actor sees. `pay` is what it gets for its word.
+    """
+
+    agents = ("speaker", "actor")
+    judged, pay = True, 0.0
+
+    def reset(self, task):
+        return f"{task.data['fruit']}"
+
+    def acting(self, state):
+        return (self.agents[min(state.count("/"), 1)],) if state.count("/") < 2 else ()
+
+    def observe(self, state, agent):
+        words = state.split("/")
+        return [{"role": "user", "content": words[0 if agent == "speaker" else 1]}]
+
+    async def transition(self, state, actions):
+        ((agent, said),) = actions.items()
+        said = said.replace("/", "")
+        after = f"{state}/{said}"
+        right = said == state.split("/")[0]
+        if agent == "speaker":
+            reward = Reward(local=self.pay * right)
+            return Transition(after, {agent: reward}, outcome=Outcome(judged=self.judged))
+        return Transition(after, {agent: Reward(team=float(right))}, True, right)
+
+    def sample_actions(self, state, agent):
+        return ["fig", "plum"]
+
+
+FRUITS = [Task(fruit, {"fruit": fruit}) for fruit in ("fig", "plum")]
+
+
+def test_an_agent_that_is_never_credited_is_found():
+    with pytest.raises(ContractError, match="speaker is never credited"):
+        check_env(Signal(), FRUITS)
+
+
+def test_an_agent_that_is_paid_or_that_only_a_joint_return_can_credit_is_none():
+    paid, delayed = Signal(), Signal()
+    paid.pay, delayed.judged = 0.1, False
+    check_env(paid, FRUITS)
+    check_env(delayed, FRUITS)
 
 
 def test_no_tasks_is_an_error():

@@ -8,7 +8,7 @@ import pytest
 
 from teamtune.envs import PlanPath, check_env
 from teamtune.envs.plan_path import DetourTasks, NoisySolver
-from teamtune.envs.plan_path.board import around, distances, is_free, parse_moves, walk
+from teamtune.envs.plan_path.board import around, distances, is_free, walk
 from teamtune.errors import ConfigError
 from teamtune.sandbox import Sandbox
 from teamtune.tasks import Task
@@ -97,26 +97,6 @@ def test_a_malformed_answer_earns_less_than_any_list_and_leaves_the_position():
 def test_running_out_of_turns_is_no_success():
     environment = env(first_role="none")
     assert not any(s.success for s in play(environment, environment.reset(BOARD), *["U"] * 8))
-
-
-@pytest.mark.parametrize(
-    ("text", "moves"),
-    [
-        ("U R R", "URR"),
-        ("URR", "URR"),
-        ("[U, R, 'R']", "URR"),
-        ("up Right d", "URD"),
-        ("First left, then I think.\nMoves: U R", "UR"),
-        ("Moves: L\nno: Moves: **U R**", "UR"),
-        ("U R D L U R", "URDL"),
-        ("U?", None),
-        ("run", None),
-        ("", None),
-        ("Moves: U R because", None),
-    ],
-)
-def test_parsing(text, moves):
-    assert parse_moves(text, 4) == moves
 
 
 def test_walls_edges_and_the_goal_end_a_list():
@@ -264,6 +244,32 @@ def test_the_solver_without_noise_is_optimal_and_the_noisy_one_starts_right():
         first = NoisySolver(noise=1, sure_moves=1).answer(environment, state, "planner", rng)
         moved = walk(state.grid, state.cell, state.goal, first[0])
         assert distances(state.grid, state.goal)[moved] == best - 1
+
+
+def test_thoughts_are_not_played_and_unfinished_ones_are_malformed():
+    environment = env(first_role="none")
+    start = environment.reset(BOARD)
+    thinking, thought = play(environment, start, "<think>L D", "<think>U U</think>\nL D")
+    assert thinking.malformed == ("planner",) and thinking.state.cell == (0, 1)
+    assert thought.malformed == () and thought.state.cell == (1, 0)
+
+
+def test_boards_need_not_be_square():
+    environment = env()
+    wide = Task("wide", {"grid": ["....", "#..."], "start": (0, 0), "goal": (1, 3)})
+    state = environment.reset(wide)
+    assert environment.draw(state) == "S...\n#..G"
+    told = environment.observe(state, "planner")[-1]["content"]
+    assert "2 rows and 4 columns" in told and "S...\n#..G" in told
+    (compact,) = env(prompts="compact").observe(state, "proposer")
+    words = compact["content"].split()
+    assert words[0] == "1,3" and words[-1] == "proposer"
+    assert len(words) == 2 + 2 * (2 + 2)  # two words a row: one ahead of us, ours and two behind
+
+
+def test_a_board_too_large_to_be_made_is_told():
+    with pytest.raises(ConfigError, match="^size: got 1000000000, allowed: 2 to 50$"):
+        PlanPath(size=10**9)
 
 
 def test_a_planner_without_a_scout_is_told_of_none():

@@ -133,7 +133,12 @@ def test_cost_per_task():
     cost.update(tokens=300, seconds=2.0, tasks=3)
     cost.update(tokens=100, seconds=3.0, tasks=1)
     assert cost.compute() == pytest.approx(
-        {"tokens_per_task": 100, "seconds_per_task": 1.25, "tokens_per_second": 80}
+        {
+            "tokens": 400,
+            "tokens_per_task": 100,
+            "seconds_per_task": 1.25,
+            "tokens_per_second": 80,
+        }
     )
 
 

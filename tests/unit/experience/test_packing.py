@@ -185,6 +185,26 @@ def test_failed_and_empty_answers_are_left_out():
     assert batch.targets.tolist() == [3, END]
 
 
+def test_every_token_may_have_an_advantage_of_its_own():
+    answers = [candidate((3, 4, END), [0.5, 0.0, -1.0], reward=1.0), candidate((5, END), 2.0)]
+    (batch,) = pack([group((7,), answers)], HUGE)
+    assert batch.advantages.tolist() == [0.5, 0.0, -1.0, 2.0, 2.0]
+    assert answers[0].credited and not candidate((3,), [0.0], reward=1.0).credited
+
+
+def test_equal_answers_with_unequal_advantages_of_tokens_are_packed_apart():
+    own, same, other = (
+        candidate((3, END), advantage, reward=1.0, weight=0.5)
+        for advantage in ([1.0, 2.0], (1.0, 2.0), [2.0, 1.0])
+    )
+    (batch,) = pack([group((7,), [own, same, other])], HUGE)
+    assert batch.advantages.tolist() == [1.0, 2.0, 2.0, 1.0]
+    assert batch.weight.tolist() == [1.0, 1.0, 0.5, 0.5]
+    all_alike = candidate((3, END), [2.0, 2.0], reward=1.0)
+    (batch,) = pack([group((7,), [all_alike, candidate((3, END), 2.0)])], HUGE)
+    assert batch.weight.tolist() == [2.0, 2.0]
+
+
 def test_a_group_over_the_budget_is_split_between_candidates():
     answers = [candidate((i, i, END)) for i in (3, 4, 5)]
     batches = pack([group((7, 8), answers)], 6)  # prompt 2 and two answers of 2 fed tokens: 6

@@ -18,13 +18,13 @@ import yaml
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from factories import built_policy, model_folder, random_group
+from factories import built_policy, model_folder, random_group, redraw
 from teamtune import ranks
 from teamtune.algorithms import ATGRPO
 from teamtune.callbacks.weight_sync import WeightSyncError
 from teamtune.experience import Group
-from teamtune.policies import LoRA
-from teamtune.training import MultiOptimizerLoop
+from teamtune.policies import LoRA, Policy
+from teamtune.training import MultiOptimizerLoop, Session
 
 CPU = torch.device("cpu")
 Shares = list[list[Group]]
@@ -114,7 +114,7 @@ def run(case: Case, folder: Path, share: list[Group], mesh: Any) -> dict[str, An
         )
         for name in "ab"
     }
-    optimizers = {n: p.optimizer(p.trainable_parameters()) for n, p in policies.items()}
+    optimizers = {n: p.optimizer_factory(p.trainable_parameters()) for n, p in policies.items()}
     loop = MultiOptimizerLoop(algorithm, case.epochs, case.minibatch_tasks)
     experience = {n: [g for g in share if g.policy == n] for n in policies}
     metrics = [loop.run(policies, optimizers, experience, 0.9, step, CPU) for step in range(2)]
@@ -132,8 +132,8 @@ def stopped(folder: Path, mesh: Any, rank: int, hang: bool = False) -> tuple[str
     share = groups(rank, "a", range(2))
     if rank == 1:
         bad = share[0].candidates[0]
-        bad.sampling_logprobs = (math.nan,) * len(bad.token_ids)
-    optimizer = policy.optimizer(policy.trainable_parameters())
+        redraw(bad, (math.nan,) * len(bad.token_ids))
+    optimizer = policy.optimizer_factory(policy.trainable_parameters())
     try:
         MultiOptimizerLoop(ATGRPO()).run({"a": policy}, {"a": optimizer}, {"a": share}, 1.0, 0, CPU)
     except FloatingPointError as error:
@@ -152,7 +152,7 @@ def guard(folder: Path, mesh: Any, rank: int) -> list[str]:
     policy = built_policy(folder / "chat", mesh=mesh)
     engine = TransformersEngine(str(folder / "chat"), Sampling())
     engine.load_weights(policy.full_weights(), 0)
-    module: Any = SimpleNamespace(temperature=1.0, device=CPU)
+    module: Any = SimpleNamespace(session=Session(), device=CPU)
     heard = []
     for wrong in (False, True):
         if wrong and rank == 1:
@@ -178,19 +178,12 @@ def layout(folder: Path, mesh: Any) -> dict[str, Any]:
 
 
 def bfloat16(folder: Path, mesh: Any) -> dict[str, Any]:
-    from teamtune.policies.sharding import PARAM_DTYPE
-
-    setattr(mesh, PARAM_DTYPE, torch.bfloat16)
-    try:
-        policy = built_policy(folder / "a", mesh=mesh)
-        share = {"a": groups(ranks.rank(), "a", range(2))}
-        optimizer = policy.optimizer(policy.trainable_parameters())
-        metrics = MultiOptimizerLoop(ATGRPO()).run(
-            {"a": policy}, {"a": optimizer}, share, 1.0, 0, CPU
-        )
-        return {"metrics": metrics, "dtypes": {p.dtype for p in policy.trainable_parameters()}}
-    finally:
-        setattr(mesh, PARAM_DTYPE, torch.float32)
+    policy = Policy(str(folder / "a"), lambda p: torch.optim.SGD(p, lr=0.1), max_grad_norm=1e9)
+    policy.build(mesh, False, torch.bfloat16)
+    share = {"a": groups(ranks.rank(), "a", range(2))}
+    optimizer = policy.optimizer_factory(policy.trainable_parameters())
+    metrics = MultiOptimizerLoop(ATGRPO()).run({"a": policy}, {"a": optimizer}, share, 1.0, 0, CPU)
+    return {"metrics": metrics, "dtypes": {p.dtype for p in policy.trainable_parameters()}}
 
 
 def worker(rank: int, folder: str) -> None:
@@ -280,7 +273,7 @@ def test_bfloat16_computes_near_float32_on_float32_masters(
     both: list[dict[str, Any]], folder: Path
 ):
     policy = built_policy(folder / "a")
-    optimizer = policy.optimizer(policy.trainable_parameters())
+    optimizer = policy.optimizer_factory(policy.trainable_parameters())
     share = {"a": groups(0, "a", range(2)) + groups(1, "a", range(2))}
     exact = MultiOptimizerLoop(ATGRPO()).run({"a": policy}, {"a": optimizer}, share, 1.0, 0, CPU)
     for rank in both:

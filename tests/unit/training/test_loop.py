@@ -12,7 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from factories import END, built_policy, candidate, group, model_folder, random_group
+from factories import (
+    END,
+    built_policy,
+    candidate,
+    group,
+    model_folder,
+    random_group,
+    redraw,
+    rollouts_of,
+)
 from teamtune.algorithms import ATGRPO
 from teamtune.errors import ConfigError
 from teamtune.experience import Group
@@ -39,7 +48,7 @@ def train(
 ) -> dict[str, float]:
     """One rollout's update with each policy's own optimizer."""
     loop = MultiOptimizerLoop(algorithm or ATGRPO(), epochs, minibatch_tasks)
-    optimizers = {n: p.optimizer(p.trainable_parameters()) for n, p in policies.items()}
+    optimizers = {n: p.optimizer_factory(p.trainable_parameters()) for n, p in policies.items()}
     return loop.run(policies, optimizers, experience, 1.0, 0, CPU)
 
 
@@ -62,7 +71,7 @@ def sampled_now(policy: Policy, groups: list[Group]) -> list[Group]:
         for c in g.candidates:
             again = candidate(c.token_ids)
             logprobs, _ = policy(pack([group(g.prompt_ids, [again])], HUGE)[0])
-            c.sampling_logprobs = tuple(logprobs.tolist())
+            redraw(c, logprobs.tolist())
     return groups
 
 
@@ -101,7 +110,7 @@ def test_equal_candidates_that_are_packed_once_learn_as_if_packed_apart(
             g.candidates += [copy.copy(g.candidates[i]) for i in (0, 1, 1)]
             if apart:  # log-probs that differ beyond what a loss notices
                 for i, c in enumerate(g.candidates):
-                    c.sampling_logprobs = tuple(x + 1e-9 * i for x in c.sampling_logprobs)
+                    redraw(c, [x + 1e-9 * i for x in c.sampling_logprobs])
         count = sum(len(b.targets) for b in pack(groups, HUGE))
         policy = built_policy(folder, reference=True)
         metrics = train({"team": policy}, {"team": groups}, ATGRPO(**settings), epochs=2)
@@ -208,8 +217,9 @@ def test_a_step_on_one_roles_policy_leaves_the_others_bits(folder: Path):
 def test_a_loss_that_is_not_finite_stops_the_run_and_moves_nothing(folder: Path, bad: float):
     policy = built_policy(folder, token_budget=1)
     groups = some_groups()
-    groups[2].candidates[0].sampling_logprobs = (bad,) * len(groups[2].candidates[0].token_ids)
-    groups[2].candidates[0].advantage = -1.0
+    odd = groups[2].candidates[0]
+    redraw(odd, (bad,) * len(odd.token_ids))
+    odd.advantage = -1.0
     before = weights(policy)
     with pytest.raises(FloatingPointError, match=r"loss is (nan|inf); no step was taken"):
         train({"team": policy}, {"team": groups})
@@ -298,7 +308,7 @@ class Hand(L.Callback):
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        pl_module.experience = copy.deepcopy(self.groups)
+        pl_module.take(rollouts_of(copy.deepcopy(self.groups)))
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
         self.rates.append({n: float(trainer.callback_metrics[f"{n}/lr"]) for n in "ab"})

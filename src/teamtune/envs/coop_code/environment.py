@@ -8,24 +8,23 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from teamtune.envs.coop_code.cooperation import ALTERATIONS, adds_work, reads_helper
+from teamtune.envs.answers import code_of, parse
+from teamtune.envs.coop_code.cooperation import ALTERATIONS, adds_work
 from teamtune.envs.coop_code.syntax import (
     HELPER,
-    code_of,
     given_of,
     join,
     names_bound,
     names_read,
-    parse,
     preamble_of,
     returns_value,
     split_program,
 )
 from teamtune.envs.prompts import folder_of
 from teamtune.envs.team_work import SOLO, TeamState, TeamWork, Verdict, Workflow
-from teamtune.errors import one_of
+from teamtune.ranges import PositiveInt
 from teamtune.sandbox import Sandbox, SandboxResult, asserts_of_check
 from teamtune.sandbox.syntax_tree import parse_tree
 from teamtune.tasks import Task
@@ -60,7 +59,7 @@ class CoopCode(TeamWork):
     def __init__(
         self,
         workflow: Workflow = "parallel",
-        turns: int = 1,
+        turns: PositiveInt = 1,
         feedback: Feedback = "details",
         prompts: str = "chat",
         sandbox: Sandbox | None = None,
@@ -77,11 +76,7 @@ class CoopCode(TeamWork):
                 HumanEval's 164 problems have; for the others only structure is told.
             prompts: `chat`, or a folder with one Jinja template per agent.
             sandbox: Where programs run; null takes the default limits.
-
-        Raises:
-            ConfigError: A value out of its range.
         """
-        one_of(get_args(Feedback), feedback=feedback)
         self.feedback = feedback
         self.sandbox = sandbox or Sandbox()
         folder = folder_of(Path(__file__).parent / "prompts", prompts)
@@ -105,7 +100,7 @@ class CoopCode(TeamWork):
 
         It is both the reward and the metric. Without an entry point that returns something, or
         where the two do not parse together, the levels after that are 0. The helper is used where
-        the result depends on it and a test that passes would fail if it returned something else;
+        a test that passes would find a wrong value if it returned another one of the same kind;
         without a passed test it is not.
 
         Args:
@@ -146,13 +141,12 @@ class CoopCode(TeamWork):
     ) -> tuple[dict[str, float], SandboxResult | None]:
         name = task.data["entry_point"]
         helper, main = code_of(helper, HELPER), code_of(main, name)
-        alone = self.workflow == "single"
         asserts = _asserts(task.data["test"], name)
         program = _program(task, helper, main)
         earned = dict.fromkeys(MAXIMA, 0.0)
         result = None
         earned["helper"] = float(returns_value(helper, HELPER))
-        written = join([helper, main]) if alone else main
+        written = self._written(helper, main)
         earned["entry_point"] = float(returns_value(written, name))
         if earned["entry_point"]:
             earned["syntax"] = float(parse(program) is not None)
@@ -163,21 +157,25 @@ class CoopCode(TeamWork):
             needed = await self._needs_helper(task, helper, main, asserts, result)
             earned["calls_helper"] = float(needed)
         if earned["calls_helper"]:
-            earned["adds_work"] = float(adds_work(main, name))
+            earned["adds_work"] = float(adds_work(written, name))
         levels = {level: MAXIMA[level] * share for level, share in earned.items()}
         return levels | {"total": sum(levels.values())}, result
+
+    def _written(self, helper: str, main: str) -> str:
+        """What the writer of the entry point wrote: all of it where one agent writes for both."""
+        return join([helper, main]) if self.workflow == "single" else main
 
     async def _needs_helper(
         self, task: Task, helper: str, main: str, asserts: list[str], result: SandboxResult
     ) -> bool:
-        """Whether any assert that held in `result` fails where the helper returns another value."""
+        """Whether any assert that held in `result` is wrong where the helper returns otherwise."""
         held = [a for a, verdict in zip(asserts, result.verdicts) if verdict == "passed"]
-        if not held or not reads_helper(main, task.data["entry_point"]):
+        if not held or HELPER not in names_read(main) | names_read(helper):
             return False
         for altered in ALTERATIONS:
             program = _program(task, f"{helper}\n\n\n{altered}", main)
             again = await self.sandbox.run_tests(program, held)
-            if again.passed < again.total:
+            if "failed" in again.verdicts:  # raising tells nothing: a touch can break a program
                 return True
         return False
 
@@ -208,7 +206,7 @@ class CoopCode(TeamWork):
         if result is not None and result.passed:
             needed = await self._needs_helper(task, helper, main, examples, result)
             lines.append(f"They depend on what {HELPER} returns: {_yes(needed)}")
-        working = adds_work(main, task.data["entry_point"])
+        working = adds_work(self._written(helper, main), task.data["entry_point"])
         lines.append(f"{task.data['entry_point']} adds work of its own: {_yes(working)}")
         if self.feedback == "details" and result is not None and not passed:
             failed = [e for e, v in zip(examples, result.verdicts) if v != "passed"]

@@ -1,7 +1,6 @@
 """Grid boards: cells, moves, shortest paths and random instances. No prompts, no rewards."""
 
 import random
-import re
 from collections import deque
 from functools import lru_cache
 
@@ -11,9 +10,7 @@ Cell = tuple[int, int]
 Grid = tuple[str, ...]
 
 MOVES: dict[str, Cell] = {"U": (-1, 0), "D": (1, 0), "L": (0, -1), "R": (0, 1)}
-_WORDS = {"UP": "U", "DOWN": "D", "LEFT": "L", "RIGHT": "R"}
 _ATTEMPTS = 10_000
-_ANSWER = re.compile(r"moves?\s*:", re.IGNORECASE)
 
 
 def is_free(grid: Grid, cell: Cell) -> bool:
@@ -76,25 +73,6 @@ def distances(grid: Grid, goal: Cell) -> dict[Cell, int]:
                 found[ahead] = found[cell] + 1
                 queue.append(ahead)
     return found
-
-
-@lru_cache(maxsize=8192)
-def parse_moves(text: str, max_moves: int) -> str | None:
-    """The moves of an answer, or None where it is malformed.
-
-    An answer is a list of U, D, L, R (or the words up, down, left, right), separated by anything
-    of spaces, commas and brackets; what stands before the last `Moves:` is reasoning. Moves past
-    `max_moves` are not played.
-    """
-    moves = ""
-    for word in re.split(r"[\s,;\[\](){}'\"`.*]+", _ANSWER.split(text)[-1].upper()):
-        if not word:
-            continue
-        word = _WORDS.get(word, word)
-        if set(word) - MOVES.keys():
-            return None
-        moves += word
-    return moves[:max_moves] or None
 
 
 def random_board(

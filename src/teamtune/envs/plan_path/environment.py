@@ -7,12 +7,11 @@ Phi = -(shortest distance to the goal) / (that of the start).
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from teamtune.envs.coop_code.syntax import code_of
-from teamtune.envs.environment import Environment, Message, Reward, Transition
+from teamtune.envs.answers import moves_of
 from teamtune.envs.plan_path.board import (
     MOVES,
     Cell,
@@ -20,53 +19,49 @@ from teamtune.envs.plan_path.board import (
     around,
     distances,
     is_free,
-    parse_moves,
     random_board,
     walk,
 )
-from teamtune.envs.prompts import Prompts, folder_of
-from teamtune.errors import ConfigError, at_least
+from teamtune.envs.prompts import folder_of
+from teamtune.envs.proposal import FirstRole, ProposalState, ProposeAndPlay
+from teamtune.errors import ConfigError
+from teamtune.ranges import PositiveInt, Share
 from teamtune.sandbox import Sandbox
 from teamtune.tasks import Task
 
-PLANNER, TOOL = "planner", "tool"
+LARGEST = 50
+"""Rows of the largest board that is made."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlanPathState:
-    """A position on a board; `proposal` is the first role's list, None until it has acted."""
+class PlanPathState(ProposalState):
+    """A position on a board."""
 
     grid: Grid
     goal: Cell
     start: Cell
     cell: Cell
-    actor: str
-    """Whose turn it is; empty when the goal has been reached."""
-    proposal: str | None = None
 
 
-class PlanPath(Environment[PlanPathState]):
+class PlanPath(ProposeAndPlay[PlanPathState, str]):
     """The paper's Plan-Path task: 10 x 10 cells, obstacle probability 0.22.
 
-    Local reward of the planner: the change of Phi. Team reward: 1 when the goal is reached. The
-    first role's list moves nothing; its local reward is the progress the list would have made.
-    A malformed answer leaves the state and earns less than any well-formed one; so does a program
-    that fails or prints no list. Programs run in a sandbox.
+    Solved where the planner's list reaches the goal. A list ends there, and at an impossible move.
     """
 
     def __init__(
         self,
-        size: int = 10,
-        obstacle_probability: float = 0.22,
-        max_moves: int = 8,
-        first_role: Literal["tool", "proposer", "none"] = "proposer",
+        size: PositiveInt = 10,
+        obstacle_probability: Share = 0.22,
+        max_moves: PositiveInt = 8,
+        first_role: FirstRole = "proposer",
         prompts: str = "chat",
         sandbox: Sandbox | None = None,
     ):
         """
         Args:
-            size: Rows and columns of the board.
-            obstacle_probability: Chance of each cell to be an obstacle, in [0, 1).
+            size: Rows and columns of the board, 2 to 50.
+            obstacle_probability: Chance of each cell to be an obstacle.
             max_moves: Longest list that is played; further moves of an answer are ignored.
             first_role: `tool`, the paper's, answers with a program that prints a list; `proposer`
                 with a list; `none` leaves the first role out.
@@ -75,30 +70,15 @@ class PlanPath(Environment[PlanPathState]):
             sandbox: Where the tool's programs run; null takes the default limits.
 
         Raises:
-            ConfigError: A value out of its range, or a sandbox where nothing runs in it.
+            ConfigError: A size out of its range, or a sandbox where nothing runs in it.
         """
-        at_least(2, "data.environment.init_args.", size=size)
-        at_least(1, "data.environment.init_args.", max_moves=max_moves)
-        if not 0 <= obstacle_probability < 1:
-            raise ConfigError(
-                "data.environment.init_args.obstacle_probability: "
-                f"got {obstacle_probability}, allowed: 0 <= p < 1"
-            )
-        if sandbox is not None and first_role != TOOL:
-            raise ConfigError(
-                f"sandbox: allowed with first_role {first_role}: null (no programs run)"
-            )
+        if not 2 <= size <= LARGEST:
+            raise ConfigError(f"size: got {size}, allowed: 2 to {LARGEST}")
+        super().__init__(first_role, folder_of(Path(__file__).parent / "prompts", prompts), sandbox)
         self.size = size
         self.obstacle_probability = obstacle_probability
         self.max_moves = max_moves
-        self.agents = (PLANNER,) if first_role == "none" else (first_role, PLANNER)
-        self.sandbox = (sandbox or Sandbox()) if first_role == TOOL else None
-        self.reward_range = (-float(max_moves + 1), float(max_moves))
-        self.prompts = Prompts(folder_of(Path(__file__).parent / "prompts", prompts), self.agents)
-
-    def check(self) -> None:
-        if self.sandbox is not None:
-            _ = self.sandbox.protection  # which has to hold
+        self.reward_range = (-float(max_moves), float(max_moves))
 
     def task(self, seed: int, detour: bool = False) -> Task:
         """The board that `seed` stands for: `grid` (rows of `.` and `#`), `start`, `goal`.
@@ -119,67 +99,45 @@ class PlanPath(Environment[PlanPathState]):
             raise ValueError(f"task {task.id}: start and goal must be two different free cells")
         if start not in distances(grid, goal):
             raise ValueError(f"task {task.id}: no path leads from start to goal")
-        return PlanPathState(grid, goal, start, start, self.agents[0])
+        return PlanPathState(grid, goal, start, start, actor=self.agents[0])
 
-    def acting(self, state: PlanPathState) -> tuple[str, ...]:
-        return (state.actor,) if state.actor else ()
+    def parse(self, state: PlanPathState, text: str) -> str | None:
+        return moves_of(text, self.max_moves)
 
-    def observe(self, state: PlanPathState, agent: str) -> list[Message]:
-        row, column = state.cell
-        values: dict[str, Any] = {
-            "grid": state.grid,
-            "size": len(state.grid),
-            "row": row,
-            "column": column,
-            "goal_row": state.goal[0],
-            "goal_column": state.goal[1],
-            "around": around(state.grid, state.cell, state.goal),
-            "center": len(state.grid) - 1,
-            "proposal": state.proposal if agent == PLANNER else None,
-            "alone": len(self.agents) == 1,
-            "max_moves": self.max_moves,
-        }
-        return self.prompts.render(agent, values)
+    def play(self, state: PlanPathState, plan: str) -> PlanPathState:
+        cell = walk(state.grid, state.cell, state.goal, plan)
+        return PlanPathState(state.grid, state.goal, state.start, cell, actor=self.agents[0])
+
+    def solved(self, state: PlanPathState) -> bool:
+        return state.cell == state.goal
 
     def potential(self, state: PlanPathState) -> float:
         to_goal = distances(state.grid, state.goal)
         return -to_goal[state.cell] / to_goal[state.start]
 
-    async def transition(
-        self, state: PlanPathState, actions: Mapping[str, str]
-    ) -> Transition[PlanPathState]:
-        agent = state.actor
-        said = actions[agent] if agent != TOOL else await self._printed(state, actions[agent])
-        moves = parse_moves(said, self.max_moves)
-        planning = agent == PLANNER
-        if moves is None:
-            malformed = -(self.max_moves + 1) / distances(state.grid, state.goal)[state.start]
-            rewards = {agent: Reward(local=malformed)}
-            after = replace(state, actor=self.agents[0] if planning else PLANNER, proposal=None)
-            return Transition(after, rewards, malformed=(agent,))
-        moved = replace(state, cell=walk(state.grid, state.cell, state.goal, moves))
-        progress = self.potential(moved) - self.potential(state)
-        if not planning:
-            after = replace(state, actor=PLANNER, proposal=moves)
-            return Transition(after, {agent: Reward(local=progress)})
-        solved = moved.cell == state.goal
-        after = replace(moved, actor="" if solved else self.agents[0], proposal=None)
-        reward = Reward(local=progress, team=float(solved))
-        return Transition(after, {agent: reward}, done=solved, success=solved)
+    def describe(self, state: PlanPathState) -> Mapping[str, Any]:
+        row, column = state.cell
+        return {
+            "grid": state.grid,
+            "height": len(state.grid),
+            "width": len(state.grid[0]),
+            "row": row,
+            "column": column,
+            "goal_row": state.goal[0],
+            "goal_column": state.goal[1],
+            "board": self.draw(state),
+            "around": around(state.grid, state.cell, state.goal),
+            "max_moves": self.max_moves,
+        }
 
-    def sample_actions(self, state: PlanPathState, agent: str) -> list[str]:
+    def draw(self, state: PlanPathState) -> str:
+        """The grid, with `S` where we stand and `G` where the goal is."""
+        rows = [list(row) for row in state.grid]
+        for (row, column), mark in ((state.cell, "S"), (state.goal, "G")):
+            rows[row][column] = mark
+        return "\n".join(map("".join, rows))
+
+    def sample_plans(self, state: PlanPathState) -> list[str]:
         rng = random.Random(repr((state.cell, state.goal)))
         lists = ["".join(rng.choices("UDLR", k=rng.randint(1, self.max_moves))) for _ in range(4)]
-        answers = [*MOVES, *lists]
-        return answers if agent != TOOL else [f"```\nprint({moves!r})\n```" for moves in answers]
-
-    async def _printed(self, state: PlanPathState, answer: str) -> str:
-        """What the program in an answer prints; nothing where it fails. It may read the board."""
-        assert self.sandbox is not None
-        marks = {state.cell: "S", state.goal: "G"}
-        board = "\n".join(
-            "".join(marks.get((r, c), mark) for c, mark in enumerate(row))
-            for r, row in enumerate(state.grid)
-        )
-        result = await self.sandbox.run(code_of(answer), board + "\n")
-        return result.stdout if result.status == "passed" else ""
+        return [*MOVES, *lists]

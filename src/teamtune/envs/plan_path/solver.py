@@ -3,24 +3,26 @@
 import random
 
 from teamtune.envs.plan_path.board import MOVES, Cell, distances, is_free
-from teamtune.envs.plan_path.environment import TOOL, PlanPath, PlanPathState
-from teamtune.errors import ConfigError, at_least
+from teamtune.envs.plan_path.environment import PlanPath, PlanPathState
+from teamtune.envs.proposal import TOOL, program_for
+from teamtune.ranges import NonNegativeInt, PositiveInt, Share
 
 
 class NoisySolver:
     """Plays a shortest path, but each move after the first few is random with some probability."""
 
-    def __init__(self, noise: float = 1.0, sure_moves: int = 1, length: int | None = None):
+    def __init__(
+        self,
+        noise: Share = 1.0,
+        sure_moves: NonNegativeInt = 1,
+        length: PositiveInt | None = None,
+    ):
         """
         Args:
-            noise: Chance that a move is a random possible one instead of a best one, 0 to 1.
+            noise: Chance that a move is a random possible one instead of a best one.
             sure_moves: How many first moves of a list are free of noise.
             length: Moves of a list; null takes the environment's maximum.
         """
-        if not 0 <= noise <= 1:
-            raise ConfigError(f"noise: got {noise}, allowed: 0 to 1")
-        at_least(0, sure_moves=sure_moves)
-        at_least(1, length=length)
         self.noise = noise
         self.sure_moves = sure_moves
         self.length = length
@@ -39,7 +41,7 @@ class NoisySolver:
             move, cell = rng.choice(options)
             moves.append(move)
         listed = " ".join(moves)
-        return f"```python\nprint({listed!r})\n```" if agent == TOOL else listed
+        return program_for(listed) if agent == TOOL else listed
 
 
 def _possible(state: PlanPathState, cell: Cell) -> list[tuple[str, Cell]]:

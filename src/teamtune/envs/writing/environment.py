@@ -10,7 +10,7 @@ from teamtune.envs.prompts import folder_of
 from teamtune.envs.team_work import SOLO, TeamState, TeamWork, Verdict, Workflow
 from teamtune.envs.writing.reward import Band, Levels, joint_reward, words
 from teamtune.envs.writing.vocabulary import TRANSITIONS
-from teamtune.errors import ConfigError
+from teamtune.ranges import NonNegative, PositiveInt, PositiveShare
 from teamtune.tasks import Task
 
 MARK = "[SECOND]"
@@ -30,8 +30,6 @@ class Writing(TeamWork):
     """The roles that write the first and the second text."""
 
     def __init__(self, levels: Levels, workflow: Workflow, prompts: str, success_share: float):
-        if not 0 < success_share <= 1:
-            raise ConfigError(f"success_share: got {success_share}, allowed: 0 < share <= 1")
         self.levels = levels
         self.success_share = success_share
         folder = folder_of(Path(__file__).parent / "prompts" / self.name, prompts)
@@ -90,13 +88,13 @@ class TLDR(Writing):
         self,
         workflow: Workflow = "parallel",
         prompts: str = "chat",
-        success_share: float = 0.85,
-        min_words: int = 8,
-        max_words: int = 256,
+        success_share: PositiveShare = 0.85,
+        min_words: PositiveInt = 8,
+        max_words: PositiveInt = 256,
         length_ratio: Band = (1.1, 1.6, 3.2, 5.0),
         unique_ratio: Band = (1.3, 2.0, None, None),
-        style_cap: float = 0.03,
-        weights: dict[str, float] | None = None,
+        style_cap: PositiveShare = 0.03,
+        weights: dict[str, NonNegative] | None = None,
     ):
         """
         Args:
@@ -138,13 +136,13 @@ class ArXiv(Writing):
         self,
         workflow: Workflow = "parallel",
         prompts: str = "chat",
-        success_share: float = 0.85,
-        min_words: int = 128,
-        max_words: int = 256,
+        success_share: PositiveShare = 0.85,
+        min_words: PositiveInt = 128,
+        max_words: PositiveInt = 256,
         length_ratio: Band = (0.8, 1.3, 1.6, 2.0),
         unique_ratio: Band = (0.5, 0.7, 1.3, 1.7),
-        style_cap: float = 0.23,
-        weights: dict[str, float] | None = None,
+        style_cap: PositiveShare = 0.23,
+        weights: dict[str, NonNegative] | None = None,
     ):
         """
         Args:

@@ -276,11 +276,6 @@ def test_malformed_tasks_are_told(env, data, message):
         env.reset(Task("broken", data))
 
 
-def test_an_unknown_feedback_is_told():
-    with pytest.raises(ConfigError, match="feedback: got 'all', allowed: plain"):
-        CoopCode(feedback="all")
-
-
 SAMPLES = Path(__file__).parents[4] / "configs/coop_code/data"
 SOLUTIONS = {
     "count_vowels": "sum(c in 'aeiou' for c in text.lower())",

@@ -113,7 +113,8 @@ def test_a_helper_that_is_not(env, main):
         ("iter([n])", "next(x) * 2"),
         ("n * 1j", "x.imag * 2 if x.real == 0 else 0"),
         ("None if n else 1", "n * 2 if x is None else 0"),
-        ("type('C', (), {'n': n})", "x.n * 2"),
+        ("range(n)", "sum(x) * 4"),
+        ("lambda k: k + n", "x(n)"),
     ],
 )
 def test_values_of_every_kind(env, value, back):
@@ -131,6 +132,7 @@ def test_values_of_every_kind(env, value, back):
         ("x = int(aux(n))", "str(n)"),
         ("x = list(aux(n))", "range(n)"),
         ("x = aux(n).real", "n"),
+        ("x = aux(n).n", "type('C', (), {'n': n})"),
         ("if aux.__name__ != 'aux':\n    return None", "n"),
     ],
 )

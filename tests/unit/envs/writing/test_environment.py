@@ -73,6 +73,22 @@ def test_who_acts_when(workflow, expected):
     assert list(round_of(workflow, ("a", "b", "c"))) == expected
 
 
+def test_a_thought_is_neither_judged_nor_seen():
+    environment = TLDR("sequential")
+    start = environment.reset(POST)
+    plain = step(environment, start, concise=FIRST)
+    thought = step(environment, start, concise=f"<think>SECRET</think>{FIRST}")
+    cut = step(environment, start, concise=f"<think>SECRET {FIRST}")
+    assert (plain.malformed, thought.malformed, cut.malformed) == ((), (), ("concise",))
+    for state in (thought.state, cut.state):
+        assert "SECRET" not in prompt(environment, state, "detailed")
+    worth = [
+        step(environment, s.state, detailed=SECOND).rewards["detailed"].team
+        for s in (plain, thought, cut)
+    ]
+    assert worth[0] == worth[1] > 0 and worth[2] == 0
+
+
 def test_in_parallel_nobody_sees_the_others_text():
     environment = TLDR("parallel")
     start = environment.reset(POST)

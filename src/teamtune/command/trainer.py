@@ -1,0 +1,62 @@
+"""What Lightning's Trainer would take and this loop cannot use, refused before anything starts."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from lightning.fabric.plugins.environments import (
+    LSFEnvironment,
+    MPIEnvironment,
+    SLURMEnvironment,
+    TorchElasticEnvironment,
+)
+
+from teamtune.errors import ConfigError
+
+LAUNCHERS = (TorchElasticEnvironment, SLURMEnvironment, LSFEnvironment, MPIEnvironment)
+MOST_DEVICES = max(16, os.cpu_count() or 1)
+METRICS = ("val", "rollout", "time")
+"""What the names of metrics begin with, besides the policies'."""
+
+
+def check_numbers(trainer: Any) -> None:
+    """Raises ConfigError for a number that starts nothing, or more than a machine can hold.
+
+    Args:
+        trainer: The section of that name.
+    """
+    devices = str(trainer.devices)
+    if devices.isdigit() and int(devices) > MOST_DEVICES:
+        raise ConfigError(f"trainer.devices: got {devices}, allowed: at most {MOST_DEVICES}")
+    if trainer.num_nodes < 1:
+        raise ConfigError(f"trainer.num_nodes: got {trainer.num_nodes}, allowed: 1 or more")
+    launched = "NODE_RANK" in os.environ or any(kind.detect() for kind in LAUNCHERS)
+    if trainer.num_nodes > 1 and not launched:
+        raise ConfigError(
+            f"trainer.num_nodes: got {trainer.num_nodes}, allowed: 1, for neither torchrun nor a "
+            "cluster started this process, and it would wait for the other nodes for ever"
+        )
+    if trainer.max_epochs == 0:
+        raise ConfigError("trainer.max_epochs: got 0, allowed: 1 or more rollout steps, or -1")
+    limit = trainer.limit_train_batches
+    if limit is not None and limit < 1:
+        raise ConfigError(
+            f"trainer.limit_train_batches: got {limit}, allowed: null, for an epoch is one rollout "
+            "step; trainer.max_epochs shortens a run"
+        )
+    every = trainer.check_val_every_n_epoch
+    if every is not None and every < 1:
+        raise ConfigError(f"trainer.check_val_every_n_epoch: got {every}, allowed: 1 or more")
+
+
+def check_callbacks(callbacks: Any, policies: Sequence[str]) -> None:
+    """Raises ConfigError for a callback that waits for a metric which nothing logs."""
+    known = (*METRICS, *policies)
+    for index, callback in enumerate(callbacks if isinstance(callbacks, list) else [callbacks]):
+        monitor = getattr(callback, "monitor", None)
+        section, slash, _ = str(monitor).partition("/")
+        if monitor is not None and not (slash and section in known):
+            raise ConfigError(
+                f"trainer.callbacks.{index}.init_args.monitor: got {monitor!r}"
+                f", allowed: a metric such as val/success, rollout/failed or {policies[0]}/loss"
+            )
