@@ -75,6 +75,12 @@ def test_the_cells_around_the_actor_are_as_they_lie():
     assert "\n..#\n" in told(env(), env().reset(BOARD), "scout").replace(".S#", "..#")
 
 
+def test_a_state_is_drawn_with_what_was_said():
+    environment = env()
+    said = play(environment, environment.reset(BOARD), "over here")[0].state
+    assert environment.draw(said) == ".S#\n.#.\n..G\nscout: over here"
+
+
 def test_a_message_moves_nothing_and_earns_nothing():
     environment = env()
     said, moved = play(environment, environment.reset(BOARD), "so far, so good", "L D")
@@ -152,6 +158,7 @@ def test_scouts_see_parts_that_make_up_the_board():
     [
         ("a b", "ab", ("a", "b")),
         ("I think.\nMessage: b a a b", "ab", ("b", "a", "a")),
+        ("<think>Message: a</think> b", "ab", ("b",)),
         ("c", "ab", None),
         ("a b b b b", "ab", ("a", "b", "b")),
         ("", "ab", None),

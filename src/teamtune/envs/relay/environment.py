@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from teamtune.envs.environment import Environment, Message, Outcome, Reward, Transition
 from teamtune.envs.plan_path.board import MOVES, Cell, Grid, around, distances, is_free
-from teamtune.envs.plan_path.environment import PLANNER, PlanPath, PlanPathState
+from teamtune.envs.plan_path.environment import PlanPath, PlanPathState
 from teamtune.envs.prompts import Prompts, folder_of
+from teamtune.envs.proposal import PLANNER
 from teamtune.envs.relay.words import Channel, Words, named_cell
 from teamtune.errors import ConfigError
 from teamtune.ranges import NonNegativeInt, PositiveInt, Share
@@ -66,7 +67,7 @@ class Relay(Environment[RelayState]):
     ):
         """
         Args:
-            size: Rows and columns of the board.
+            size: Rows and columns of the board, 2 to 50.
             obstacle_probability: Chance of each cell to be an obstacle.
             max_distance: Longest way from start to goal on a generated board; null for any.
             max_moves: Longest list that is played; further moves of an answer are ignored.
@@ -188,14 +189,10 @@ class Relay(Environment[RelayState]):
         return self.rules.potential(state.board)
 
     def draw(self, state: RelayState) -> str:
-        board = state.board
-        marks = {board.goal: "G", board.cell: "S"}
-        lines = [
-            "".join(marks.get((r, c), mark) for c, mark in enumerate(row))
-            for r, row in enumerate(board.grid)
-        ]
+        """The board, and below it what has been said."""
         said = {ACTOR: state.question, **dict(zip(self.scouts, state.messages))}
-        return "\n".join([*lines, *(f"{agent}: {' '.join(w)}" for agent, w in said.items() if w)])
+        spoken = [f"{agent}: {' '.join(words)}" for agent, words in said.items() if words]
+        return "\n".join([self.rules.draw(state.board), *spoken])
 
     async def transition(
         self, state: RelayState, actions: Mapping[str, str]
@@ -238,10 +235,9 @@ class Relay(Environment[RelayState]):
     async def _move(self, state: RelayState, text: str) -> Transition[RelayState]:
         played = await self.rules.transition(state.board, {PLANNER: text})
         after = RelayState(played.state, "over" if played.done else self.phases[0])
-        if played.malformed:
-            return Transition(after, {ACTOR: Reward()}, malformed=(ACTOR,))
+        malformed = (ACTOR,) if played.malformed else ()
         rewards = {ACTOR: played.rewards[PLANNER]}
-        return Transition(after, rewards, done=played.done, success=played.success)
+        return Transition(after, rewards, played.done, played.success, malformed)
 
     def sample_actions(self, state: RelayState, agent: str) -> list[str]:
         rng = random.Random(repr(state))

@@ -2,6 +2,7 @@
 
 import re
 
+from teamtune.envs.answers import answer_of
 from teamtune.envs.plan_path.board import Cell
 from teamtune.errors import ConfigError
 
@@ -35,9 +36,9 @@ class Channel:
     def carried(self, answer: str) -> Words | None:
         """The words that arrive, None where the answer has none, or one that is not a word.
 
-        What stands before the last `Message:` is reasoning, which nobody hears.
+        Thoughts, and what stands before the last `Message:`, nobody hears.
         """
-        said = _INTRODUCTION.split(answer)[-1].split()
+        said = _INTRODUCTION.split(answer_of(answer) or "")[-1].split()
         if self.words is not None and not set(said) <= set(self.words):
             return None
         kept = ["".join(filter(str.isprintable, word))[:LETTERS] for word in said]
