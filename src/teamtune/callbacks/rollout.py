@@ -10,6 +10,7 @@ from teamtune import ranks
 from teamtune.callbacks.evaluation import Evaluation
 from teamtune.callbacks.failures import refuse_failures
 from teamtune.callbacks.run_folder import new_run_folder
+from teamtune.callbacks.vocabulary import check_vocabulary
 from teamtune.envs import Environment, TeamWork
 from teamtune.errors import ConfigError
 from teamtune.experience import count_tokens
@@ -22,6 +23,9 @@ from teamtune.rollout import check_policy_map
 from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
 from teamtune.training import Session, TeamModule
+
+TRIED = 4
+"""Tasks whose prompts and answers are read before the first rollout."""
 
 
 class RolloutCallback(Evaluation):
@@ -93,7 +97,10 @@ class RolloutCallback(Evaluation):
         folders = {name: str(policy.folder) for name, policy in policies.items()}
         frozen = policies.keys() - team.trained().keys()
         engines = self.placement.engines(folders, self.sampling, frozen)
-        team.session = Session(run_dir, engines, self.sampling.temperature, asyncio.Runner())
+        runner = asyncio.Runner()
+        team.session = Session(run_dir, engines, self.sampling.temperature, runner)
+        env, tasks = self.data.environment, self.data.held_out[:TRIED]
+        check_vocabulary(env, tasks, engines, team.policy_map, self.sampling, runner)
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         env, sampler = self.data.environment, self.team.algorithm.sampler

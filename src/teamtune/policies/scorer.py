@@ -90,5 +90,5 @@ class TokenScorer(nn.Module):
         scores = torch.log_softmax(logits / temperature, dim=-1)
         chosen = scores.gather(1, targets[:, None])[:, 0]
         with torch.set_grad_enabled(entropy and torch.is_grad_enabled()):
-            spread = -(scores.exp() * scores).sum(-1)
-        return chosen, spread
+            entropies = -(scores.exp() * scores).sum(-1)
+        return chosen, entropies
