@@ -64,7 +64,7 @@ def _check_prompt(
     if unknown:
         raise ConfigError(
             f"model.policies.{policy}: its tokenizer does not know {_quoted(unknown)} of the "
-            f"prompt for {agent!r}, allowed: a vocabulary with all words of data.environment's prompts"
+            f"prompt for {agent!r}, allowed: a vocabulary with all words of its prompts"
         )
 
 
