@@ -44,6 +44,7 @@ class TeamCheckpoint(TeamCallback, Checkpoint):
         """
         self.every_n_steps = every_n_steps
         self.keep = keep
+        self._unsaved: dict[str, Any] | None = None
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
@@ -58,16 +59,41 @@ class TeamCheckpoint(TeamCallback, Checkpoint):
         step = self.team.rollout_step
         final = trainer.max_epochs is not None and 0 <= trainer.max_epochs <= step
         if step % self.every_n_steps and not final and not trainer.should_stop:
+            self._unsaved = self._present(trainer)
             return
+        self._unsaved = None
         self._save(trainer)
 
-    def _save(self, trainer: L.Trainer) -> None:
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        """A run that is told to end keeps its latest whole step, if no update has begun since."""
+        told = isinstance(exception, KeyboardInterrupt)
+        if told and self._unsaved is not None and self.team.phase in ("rollout", "evaluation"):
+            self._save(trainer, self._unsaved)
+            self._unsaved = None
+
+    @staticmethod
+    def _present(trainer: L.Trainer) -> dict[str, Any] | None:
+        """What a checkpoint would hold now; its tensors are the team's own, none is copied.
+
+        With several ranks, which do not end at once, there is none.
+        """
+        if trainer.world_size > 1:
+            return None
+        connector = trainer._checkpoint_connector
+        return connector.dump_checkpoint(weights_only=False)
+
+    def _save(self, trainer: L.Trainer, present: dict[str, Any] | None = None) -> None:
         folder = self.team.run_dir / "checkpoints"
         path = folder / f"step-{self.team.rollout_step:06d}.ckpt"
         for logger in trainer.loggers:
             if isinstance(logger, MLflowTracker):
                 self.team.track(logger.version)  # without asking a server that may be gone
-        trainer.save_checkpoint(path)
+        if present is None:
+            trainer.save_checkpoint(path)
+        else:
+            trainer.strategy.save_checkpoint(present, path)
         if trainer.is_global_zero:
             self._publish(folder, path)
 

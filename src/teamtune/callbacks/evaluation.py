@@ -21,6 +21,7 @@ class Evaluation(TeamCallback):
     """Plays the tasks of Lightning's validation, test and prediction loops."""
 
     ledger: Ledger
+    transition_timeout: float | None = None
 
     def __init__(
         self, sampling: Sampling, turns: int | None, samples: int, max_failed: float
@@ -43,6 +44,7 @@ class Evaluation(TeamCallback):
             team.policy_map,
             seed,
             session.runner,
+            self.transition_timeout,
         )
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

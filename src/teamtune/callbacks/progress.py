@@ -1,6 +1,7 @@
 """One progress bar over rollout steps that names the phase the run is in."""
 
 import sys
+import time
 from typing import Any
 
 import lightning as L
@@ -9,6 +10,8 @@ from tqdm import tqdm
 
 from teamtune.callbacks.base import TeamCallback
 
+MINUTE = 60.0
+
 
 class TeamProgress(TeamCallback, ProgressBar):
     """Rollout steps, phase, success and tokens per second; a line per evaluation in a log file."""
@@ -16,6 +19,7 @@ class TeamProgress(TeamCallback, ProgressBar):
     def __init__(self) -> None:
         super().__init__()
         self._bar: tqdm[Any] | None = None
+        self._told = time.monotonic()
         self._enabled = True
 
     def disable(self) -> None:
@@ -69,6 +73,14 @@ class TeamProgress(TeamCallback, ProgressBar):
         if self._bar is not None:
             self._bar.update()
         self._show(trainer)
+        if self._bar is None and self._enabled and time.monotonic() - self._told > MINUTE:
+            self._told = time.monotonic()
+            state, metrics = self.team.state, trainer.callback_metrics
+            rate = float(metrics["rollout/tokens_per_second"])
+            self.team.print(
+                f"step {state.rollout_step}: {state.training_tokens:,} training tokens, "
+                f"{rate:,.0f} tokens/s, {state.seconds:.0f} s"
+            )
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._show(trainer)

@@ -18,7 +18,7 @@ from teamtune.experience.ledger import Ledger
 from teamtune.inference import Sampling
 from teamtune.inference.placement import EngineFactory, Placement
 from teamtune.policies.models import check_models
-from teamtune.ranges import NonNegativeInt, PositiveInt, Share
+from teamtune.ranges import NonNegativeInt, Positive, PositiveInt, Share
 from teamtune.rollout import check_policy_map
 from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
@@ -39,6 +39,7 @@ class RolloutCallback(Evaluation):
         evaluation_turns: PositiveInt | None = None,
         evaluation_samples: NonNegativeInt = 0,
         max_failed: Share = 0.1,
+        transition_timeout: Positive = 600.0,
     ):
         """
         Args:
@@ -50,12 +51,15 @@ class RolloutCallback(Evaluation):
                 the unbiased pass@k; 0 plays the greedy one alone.
             max_failed: A run stops when a larger share of the candidates of a step, or of an
                 evaluation, failed.
+            transition_timeout: Seconds that an environment has for a transition; one that takes
+                longer has failed, and so have the candidates that it was for.
 
         Raises:
             ConfigError: A sampling whose distribution is not the one that the trainer scores.
         """
         sampling.check_trainable("sampling")
         super().__init__(sampling, evaluation_turns, evaluation_samples, max_failed)
+        self.transition_timeout = transition_timeout
         self.placement = Placement(engine, engines or {})
 
     def check(self, team: TeamModule, env: Environment[Any]) -> None:

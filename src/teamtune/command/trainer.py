@@ -15,6 +15,16 @@ from teamtune.errors import ConfigError
 
 LAUNCHERS = (TorchElasticEnvironment, SLURMEnvironment, LSFEnvironment, MPIEnvironment)
 MOST_DEVICES = max(16, os.cpu_count() or 1)
+POLICY = "model.policies.<name>.init_args"
+OURS: tuple[tuple[str, tuple[Any, ...], str], ...] = (
+    ("accumulate_grad_batches", (1,), f"{POLICY}.token_budget makes micro-batches"),
+    ("gradient_clip_val", (None,), f"{POLICY}.max_grad_norm clips"),
+    ("gradient_clip_algorithm", (None,), f"{POLICY}.max_grad_norm clips by the norm"),
+    ("val_check_interval", (None, 1, 1.0), "trainer.check_val_every_n_epoch counts rollout steps"),
+    ("overfit_batches", (0, 0.0), "data.train with a count trains on few tasks"),
+    ("max_time", (None,), "SIGTERM ends a run, and its checkpoint resumes"),
+)
+"""Options of the Trainer that this loop does not go by, what they may be, and what it goes by."""
 METRICS = ("val", "rollout", "time")
 """What the names of metrics begin with, besides the policies'."""
 
@@ -36,6 +46,14 @@ def check_numbers(trainer: Any) -> None:
             f"trainer.num_nodes: got {trainer.num_nodes}, allowed: 1, for neither torchrun nor a "
             "cluster started this process, and it would wait for the other nodes for ever"
         )
+    if trainer.max_steps != -1:
+        raise ConfigError(
+            f"trainer.max_steps: got {trainer.max_steps}, allowed: -1, for it would count the "
+            "steps of every optimizer; trainer.max_epochs counts rollout steps"
+        )
+    for name, usual, key in OURS:
+        if (value := trainer[name]) not in usual:
+            raise ConfigError(f"trainer.{name}: got {value}, allowed: {usual[0]}; {key}")
     if trainer.max_epochs == 0:
         raise ConfigError("trainer.max_epochs: got 0, allowed: 1 or more rollout steps, or -1")
     limit = trainer.limit_train_batches

@@ -43,6 +43,7 @@ def collect(
     policy_map: Mapping[str, str],
     seed: int = 0,
     runner: asyncio.Runner | None = None,
+    transition_timeout: float | None = None,
 ) -> list[Rollout]:
     """The rollouts of each task, in the order of `tasks`; K whole episodes of one side by side.
 
@@ -54,15 +55,21 @@ def collect(
         policy_map: From agent to policy.
         seed: Equal seeds give equal rollouts with TransformersEngine, bit for bit.
         runner: Whose event loop to use; None starts one.
+        transition_timeout: Seconds after which a transition has failed; None waits for ever.
 
     Raises:
         ConfigError: An agent has no policy, or a policy has no engine or no agent.
     """
     check_policy_map(env.agents, policy_map, list(engines))
-    team = Team(engines, policy_map)
+    team = Team(engines, policy_map, transition_timeout)
 
     async def run() -> list[Rollout]:
-        found = await asyncio.gather(*(sampler.sample(env, task, team, seed) for task in tasks))
+        running = [asyncio.ensure_future(sampler.sample(env, t, team, seed)) for t in tasks]
+        try:
+            found = await asyncio.gather(*running)
+        finally:
+            for one in running:  # where one failed, the others would live on with the loop
+                one.cancel()
         return [rollout for rollouts in found for rollout in rollouts]
 
     return asyncio.run(run()) if runner is None else runner.run(run())

@@ -6,6 +6,7 @@ them go on: one (a path) or several (a tree, whose branches grow at once).
 
 import asyncio
 import math
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 from teamtune.envs import Environment, Transition
 from teamtune.errors import ConfigError
 from teamtune.experience import Candidate, Group, GroupKey, Joint, Rollout, Score, Turn
-from teamtune.inference import RolloutEngine, Sampling
+from teamtune.inference import Completion, RolloutEngine, Sampling
 from teamtune.seeds import derive_seed
 from teamtune.tasks import Task
 
@@ -22,10 +23,22 @@ T = TypeVar("T")
 
 
 class Team:
-    """Who answers for which agent: engines by policy, and the map from agent to policy."""
+    """Who answers for which agent, and how long an environment may take for a transition."""
 
-    def __init__(self, engines: Mapping[str, RolloutEngine], policy_map: Mapping[str, str]):
+    def __init__(
+        self,
+        engines: Mapping[str, RolloutEngine],
+        policy_map: Mapping[str, str],
+        transition_timeout: float | None = None,
+    ):
+        """
+        Args:
+            engines: By policy.
+            policy_map: From agent to policy.
+            transition_timeout: In seconds; None waits for ever.
+        """
         self.engines, self.policy_map = engines, policy_map
+        self.transition_timeout = transition_timeout
 
     def of(self, agent: str) -> tuple[str, RolloutEngine]:
         """The agent's policy and that one's engine."""
@@ -174,10 +187,38 @@ class Sampler(ABC):
         prompt_ids = engine.chat.encode(messages)
         seed = derive_seed(game.seed, key.task, key.agent, key.turn, key.node)
         sampling = self.sampling_for(engine)
-        completions = await engine.generate(prompt_ids, self.width, sampling, seed)
+        candidates = await _generated(engine, prompt_ids, self.width, sampling, seed)
         prompt = "\n".join(message["content"] for message in messages)
-        candidates = [Candidate(completion) for completion in completions]
         return Group(key, policy, prompt, tuple(prompt_ids), candidates)
+
+
+async def _generated(
+    engine: RolloutEngine, prompt_ids: Sequence[int], n: int, sampling: Sampling, seed: int
+) -> list[Candidate]:
+    """`n` answers; failed ones where the engine raises, for it is asked no more than twice.
+
+    This is the generation boundary: an engine's exception becomes the reason why answers failed.
+    """
+    why = ""
+    for _ in range(2):
+        try:
+            completions = await engine.generate(prompt_ids, n, sampling, seed)
+            return [Candidate(completion) for completion in completions]
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the generation boundary
+            why = said(error)
+    candidates = [Candidate(Completion((), (), "", "failed", engine.version)) for _ in range(n)]
+    for candidate in candidates:
+        candidate.fail(why)
+    return candidates
+
+
+def said(error: Exception) -> str:
+    """An exception in one line, with the place where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 async def play(
@@ -191,26 +232,31 @@ async def play(
     """
     agents = [group.key.agent for group in turn.groups]
     teams = [[g.candidates[j] for g, j in zip(turn.groups, pick)] for pick in picks]
-    texts = [_texts(team) for team in teams]
+    answers = [_texts(team) for team in teams]
     before = game.env.potential(turn.state)
 
-    async def step(said: Sequence[str]) -> tuple[Transition[Any], float] | Exception:
+    limit = game.team.transition_timeout
+
+    async def step(texts: Sequence[str]) -> tuple[Transition[Any], float] | Exception:
         try:
-            after = await game.env.transition(turn.state, dict(zip(agents, said)))
+            async with asyncio.timeout(limit):
+                after = await game.env.transition(turn.state, dict(zip(agents, texts)))
             return after, game.env.potential(after.state) - before + float(after.success)
         except ConfigError:
             raise
+        except TimeoutError:
+            return TimeoutError(f"the environment gave no answer in {limit} s")
         except Exception as error:  # noqa: BLE001 - the environment boundary
             return error
 
-    different = [said for said in dict.fromkeys(texts) if said is not None]
-    found = dict(zip(different, await together([step(said) for said in different])))
+    different = [texts for texts in dict.fromkeys(answers) if texts is not None]
+    found = dict(zip(different, await together([step(texts) for texts in different])))
     played = []
-    for pick, team, said in zip(picks, teams, texts):
-        outcome = None if said is None else found[said]
+    for pick, team, texts in zip(picks, teams, answers):
+        outcome = None if texts is None else found[texts]
         if isinstance(outcome, Exception):
             for candidate in team if compared else ():
-                candidate.fail(f"{type(outcome).__name__}: {outcome}")
+                candidate.fail(said(outcome))
         elif outcome is not None:
             played.append(_played(pick, *outcome, compared))
     return played
@@ -242,7 +288,7 @@ def _texts(team: Sequence[Candidate]) -> tuple[str, ...] | None:
     reasons = {c.completion.stop_reason for c in team}
     for candidate in team:
         if candidate.completion.stop_reason == "failed":
-            candidate.fail("nothing was generated")
+            candidate.fail(candidate.reason or "nothing was generated")
         elif "too_long" in reasons:
             candidate.excuse("the prompt and max_tokens exceed the context")
     return None if reasons & {"too_long", "failed"} else tuple(c.text for c in team)

@@ -176,8 +176,12 @@ class TeamModule(L.LightningModule):
         schedulers = iter(self._listed(self.lr_schedulers()))
         for name, optimizer in optimizers.items():
             metrics[f"{name}/lr"] = optimizer.param_groups[0]["lr"]
+            stepped = f"{name}/loss" in metrics
+            metrics[f"{name}/stepped"] = float(stepped)
             if self.policy(name).scheduler_factory is not None:
-                next(schedulers).step()
+                schedule = next(schedulers)
+                if stepped:  # a schedule belongs to the steps of its optimizer
+                    schedule.step()
         self.algorithm.advance()
         metrics["time/update"] = time.monotonic() - began
         self.state.rollout_step += 1

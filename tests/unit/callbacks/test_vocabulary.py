@@ -40,9 +40,7 @@ def check(game, known, max_tokens=10):
 
 
 def test_a_word_of_a_prompt_that_nobody_could_read_is_named():
-    with pytest.raises(
-        ConfigError, match=r"model.policies.a: .* does not know 'left/' of the"
-    ):
+    with pytest.raises(ConfigError, match=r"model.policies.a: .* does not know 'left/' of the"):
         check(Echo(lambda s: 0.0, agents=("left",)), ["yes"])
 
 
