@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 import yaml
 from jsonargparse import ArgumentError
+from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
@@ -169,6 +170,7 @@ class TeamCLI(LightningCLI):
         check_callbacks(self._get(self.config_init, "trainer")["callbacks"], list(module.policies))
         connector: Any = self.trainer._signal_connector
         connector._sigterm_notifier_fn = self._tell_children
+        callbacks.sort(key=_place)
         if self.first is not None:
             callbacks.insert(0, self.first)
         if self.checkpoint is not None:
@@ -187,3 +189,9 @@ class TeamCLI(LightningCLI):
         launcher = self.trainer.strategy.launcher
         if launcher is not None:
             launcher.kill(number)  # type: ignore[arg-type]
+
+
+def _place(callback: L.Callback) -> tuple[bool, bool]:
+    """A user's callbacks run after ours at the same hook; what saves comes last."""
+    own = type(callback).__module__.partition(".")[0] == "teamtune"
+    return isinstance(callback, Checkpoint), not own
