@@ -200,8 +200,8 @@ class Relay(Environment[RelayState]):
         if state.phase == "move":
             return await self._move(state, actions[ACTOR])
         heard, rewards = {}, {}
-        for agent, text in actions.items():
-            heard[agent], rewards[agent] = await self._say(state, text)
+        for agent in self.acting(state):
+            heard[agent], rewards[agent] = await self._say(state, actions[agent])
         words = tuple(said or () for said in heard.values())
         if state.phase == "ask":
             after = replace(state, phase="tell", question=words[0])
