@@ -22,7 +22,6 @@ OURS: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("gradient_clip_algorithm", (None,), f"{POLICY}.max_grad_norm clips by the norm"),
     ("val_check_interval", (None, 1, 1.0), "trainer.check_val_every_n_epoch counts rollout steps"),
     ("overfit_batches", (0, 0.0), "data.train with a count trains on few tasks"),
-    ("max_time", (None,), "SIGTERM ends a run, and its checkpoint resumes"),
 )
 """Options of the Trainer that this loop does not go by, what they may be, and what it goes by."""
 METRICS = ("val", "rollout", "time")
