@@ -29,7 +29,7 @@ from teamtune.command.checkpoints import check_team, find_checkpoint, read_check
 from teamtune.command.objects import instantiate
 from teamtune.command.schema import check
 from teamtune.command.trainer import check_callbacks, check_numbers
-from teamtune.errors import ConfigError, one_of
+from teamtune.errors import ConfigError
 from teamtune.tracking import MLflowTracker
 from teamtune.training import TeamModule
 from teamtune.training.data import TaskDataModule
@@ -166,7 +166,8 @@ class TeamCLI(LightningCLI):
             elif isinstance(callback, WarmStart):
                 callback.check(module)
         # Others cast the fp32 master weights or need a scaler, which the loop has not.
-        one_of(("32-true", "bf16-mixed"), "trainer.", precision=self.trainer.precision)
+        if (precision := self.trainer.precision) not in ("32-true", "bf16-mixed"):
+            raise ConfigError(f"trainer.precision: got {precision!r}, allowed: 32-true, bf16-mixed")
         check_callbacks(self._get(self.config_init, "trainer")["callbacks"], list(module.policies))
         connector: Any = self.trainer._signal_connector
         connector._sigterm_notifier_fn = self._tell_children

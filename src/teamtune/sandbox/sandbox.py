@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from teamtune.errors import ConfigError, at_least
+from teamtune.errors import ConfigError
 from teamtune.ranges import NonNegativeInt, Positive, PositiveInt
 from teamtune.sandbox.asserts import take_apart
 from teamtune.sandbox.job import Ending, Job, Probe
@@ -67,9 +67,10 @@ class Sandbox:
         Raises:
             ConfigError: A value out of its range, or a system other than Linux.
         """
-        at_least(_LEAST_MEMORY, "sandbox.", memory_mb=memory_mb)
+        if memory_mb < _LEAST_MEMORY:
+            raise ConfigError(f"memory_mb: got {memory_mb}, allowed: {_LEAST_MEMORY} or more")
         if timeout > _LONGEST:
-            raise ConfigError(f"sandbox.timeout: got {timeout}, allowed: {_LONGEST} or less")
+            raise ConfigError(f"timeout: got {timeout}, allowed: {_LONGEST} or less")
         if sys.platform != "linux":
             raise ConfigError(f"sandbox: got {sys.platform}, allowed: linux (it needs seccomp)")
         self.timeout = timeout

@@ -11,7 +11,8 @@ import lightning as L
 
 from teamtune import ranks
 from teamtune.envs import Environment
-from teamtune.errors import ConfigError, at_least
+from teamtune.errors import ConfigError
+from teamtune.ranges import PositiveInt
 from teamtune.tasks import Task, TaskSource, fingerprint
 
 
@@ -23,8 +24,8 @@ class TaskDataModule(L.LightningDataModule):
         environment: Environment,
         train: TaskSource,
         val: TaskSource,
-        tasks_per_step: int = 128,
-        val_batch_tasks: int = 512,
+        tasks_per_step: PositiveInt = 128,
+        val_batch_tasks: PositiveInt = 512,
     ):
         """
         Args:
@@ -40,7 +41,6 @@ class TaskDataModule(L.LightningDataModule):
                 or a value is out of its range.
         """
         super().__init__()
-        at_least(1, "data.", tasks_per_step=tasks_per_step, val_batch_tasks=val_batch_tasks)
         if val.count is None:
             raise ConfigError("data.val.init_args.count: got null, allowed: a number of tasks")
         for name, source in (("train", train), ("val", val)):
