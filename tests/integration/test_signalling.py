@@ -1,4 +1,4 @@
-"""A scout must say what it saw: words are learned, in seconds, by a code book and without one."""
+"""A scout must say what it saw, in words that mean nothing yet: a protocol emerges in seconds."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from teamtune.algorithms import ATGRPO, MAGRPO
+from teamtune.algorithms import MAGRPO
 from teamtune.envs import Environment, Outcome, Reward, Transition, check_env
 from teamtune.experience import groups_of
 from teamtune.inference import Sampling, TransformersEngine
@@ -79,7 +79,7 @@ class Signalling(Environment[Seen]):
         return self.signals
 
 
-def trained(env, algorithm, steps, seed, folder):
+def trained(env, algorithm, rate, steps, seed, folder):
     """The share of signals that a team of two untrained policies gets across after `steps`."""
     torch.set_num_threads(1)
     policy_map = {"scout": "one", "actor": "two"}
@@ -90,7 +90,7 @@ def trained(env, algorithm, steps, seed, folder):
         policy = policies[name] = Policy(str(folder / name))
         policy.build(None, with_reference=False)
         engines[name] = TransformersEngine(str(folder / name), Sampling(max_tokens=env.length))
-        optimizers[name] = torch.optim.Adam(policy.trainable_parameters(), 5e-3, (0.9, 0.98))
+        optimizers[name] = torch.optim.Adam(policy.trainable_parameters(), lr=rate)
     loop = MultiOptimizerLoop(algorithm)
     for step in range(steps):
         rollouts = collect(
@@ -112,14 +112,6 @@ def test_the_game_keeps_the_contract(code_book):
     check_env(Signalling(1, code_book), Signalling(1, code_book).tasks)
 
 
-def test_by_a_code_book_two_words_are_learned(tmp_path):
-    """Sixteen signals; AT-GRPO compares each agent's own answers."""
-    algorithm = ATGRPO(
-        num_candidates=16, max_turns=1, scale="none", entropy_coef=0.4, entropy_steps=100
-    )
-    assert trained(Signalling(2, code_book=True), algorithm, 120, 0, tmp_path) >= 0.95
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_without_a_code_book_a_protocol_emerges(seed, tmp_path):
     """Four signals, one word; nobody is paid for more than the actor's success.
@@ -128,4 +120,4 @@ def test_without_a_code_book_a_protocol_emerges(seed, tmp_path):
     single agent's change leads away; it ends, for a protocol is certain.
     """
     algorithm = MAGRPO(num_candidates=8, entropy_coef=0.2, entropy_steps=60)
-    assert trained(Signalling(1, code_book=False), algorithm, 80, seed, tmp_path) >= 0.9
+    assert trained(Signalling(1, code_book=False), algorithm, 5e-3, 80, seed, tmp_path) >= 0.9
