@@ -193,18 +193,18 @@ VALUES: list[tuple[str, Any, str]] = [
     ("data.tasks_per_step", "many", ": got many, allowed: a whole number"),
     ("data.tasks_per_step", None, ": got null, allowed: a whole number"),
     ("data.tasks_per_step", {"a": 1}, "allowed: a whole number"),
-    ("data.tasks_per_step", 0, ": got 0, allowed: 1 or more"),
+    ("data.tasks_per_step", 0, ": got 0, allowed: a whole number above 0"),
     ("data.environment.init_args.size", 1, ": got 1, allowed: 2 to 50"),
     ("rollout.engine.init_args.dtype", "float33", ": got float33, allowed: float32 or bfloat16"),
     ("rollout.sampling.top_p", 0.9, ": got 0.9, allowed for training: 1"),
     ("rollout.sampling.top_k", 5, ": got 5, allowed for training: 0 (off)"),
-    ("rollout.sampling.temperature", -1, ": got -1.0, allowed: 0 or more"),
-    ("rollout.sampling.max_tokens", 0, ": got 0, allowed: 1 or more"),
+    ("rollout.sampling.temperature", -1, ": got -1, allowed: a number of at least 0"),
+    ("rollout.sampling.max_tokens", 0, ": got 0, allowed: a whole number above 0"),
     ("trainer.accelerator", "gpuu", "gpuu"),
     ("trainer.precision", "17", ": got 17, allowed: 64 or 32"),
     ("trainer.precision", "bf16-true", ": got 'bf16-true', allowed: 32-true, bf16-mixed"),
-    ("traces.every_n_steps", -1, ": got -1, allowed: 0 or more"),
-    (f"{POLICY}.model.init_args.num_heads", 0, ": got 0, allowed: 1 or more"),
+    ("traces.every_n_steps", -1, ": got -1, allowed: a whole number of at least 0"),
+    (f"{POLICY}.model.init_args.num_heads", 0, ": got 0, allowed: a whole number above 0"),
     ("model.algorithm.init_args.entropy_target", 0.5, "no effect with entropy_coef 0"),
     ("seed_everything", -1, "-1 is not in bounds"),
 ]
@@ -313,7 +313,7 @@ def test_the_second_policy_s_fault_is_not_taken_for_the_first_one_s(refused):
 
 def test_callbacks_are_named_by_their_place(refused):
     line = refused(callback("teamtune.callbacks.WarmStart", demonstrator=SOLVER, steps=0))
-    assert line == "trainer.callbacks.0.init_args.steps: got 0, allowed: 1 or more"
+    assert line == "trainer.callbacks.0.init_args.steps: got 0, allowed: a whole number above 0"
 
 
 def test_options_win_over_files_and_are_checked_alike(refused):

@@ -42,7 +42,7 @@ def test_help_shows_each_argument_s_line(capsys: Capture):
     ("option", "name", "lines"),
     [
         ("--model.algorithm.help", "teamtune.algorithms.ATGRPO", ["K, the candidates of a group."]),
-        ("--data.environment.help", "teamtune.envs.PlanPath", ["Rows and columns of the board."]),
+        ("--data.environment.help", "teamtune.envs.PlanPath", ["Rows and columns of the board"]),
         ("--data.train.help", "GeneratedTasks", ["Seed of the first instance"]),
         (
             "--rollout.engine.help",
@@ -80,7 +80,7 @@ def test_fit_then_validate_test_and_predict(
     assert params["seed_everything"] == "7" and params["rollout.sampling.max_tokens"] == "3"
     assert list(tmp_path.glob("mlartifacts/*/artifacts/config.yaml"))
     names = {row[0] for row in query(tmp_path, "select distinct key from metrics")}
-    assert {"team/loss", "rollout/success", "val/success"} <= names
+    assert {"team/loss", "rollout/success_best_of_k", "val/success"} <= names
     last = str(first / LAST)
     assert torch.load(last, weights_only=True)["team"]["rollout_step"] == 2
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from command_line import Config, finish, start, write_team
+from teamtune.envs import CoopCode
+from teamtune.tasks import Task
 
 PROMPT = 'def same(x):\n    """x\n\n    >>> same(1)\n    1\n    """\n'
 CHECK = "def check(candidate):\n    assert candidate({0}) == {0}\n"
@@ -26,6 +28,7 @@ def coding(config: Config) -> None:
     config["model"]["algorithm"]["class_path"] = "teamtune.algorithms.MAGRPO"
     config["model"]["policy_map"] = dict.fromkeys(ROLES, "team")
     config["rollout"]["evaluation_samples"] = 2
+    config["rollout"]["sampling"]["max_tokens"] = 40
 
 
 def rows(path: str) -> Config:
@@ -48,6 +51,10 @@ def write_coding_team(folder: Path) -> None:
         ]
         text = "".join(json.dumps(task) + "\n" for task in tasks)
         (folder / f"{name}.jsonl").write_text(text)
+    env = CoopCode("parallel", prompts=str(folder / "roles"))
+    state = env.reset(Task("t", tasks[0]))
+    said = [text for role in ROLES for text in env.sample_actions(state, role)]
+    (folder / "words.txt").write_text("at " + " ".join(said))
 
 
 @pytest.mark.parametrize("command", ["fit", "validate"])

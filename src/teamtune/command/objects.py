@@ -60,8 +60,8 @@ class Builder:
                 raise  # a factory that is called in a run: no mistake of the configuration
             if isinstance(error, Placed):
                 raise
-            key, names = key or self._find(kwargs), inspect.signature(cls).parameters
-            placed = Placed(place(error, key, names, self.config))
+            key, own = key or self._find(kwargs), inspect.signature(cls).parameters
+            placed = Placed(place(error, key, {*own, *kwargs}, self.config))
             self.refusal = self.refusal or placed
             raise placed from error
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,5 +71,6 @@ class Session:
         close(self.engines)
         self.engines = {}
         if self.runner is not None:
-            self.runner.close()
+            with suppress(KeyboardInterrupt):  # the one that ended the run, out of its tasks again
+                self.runner.close()
             self.runner = None

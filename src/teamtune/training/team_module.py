@@ -139,7 +139,8 @@ class TeamModule(L.LightningModule):
                 "configs/hardware/fsdp2.yaml over your configuration), or trainer.devices: 1"
             )
         bases: dict[str | None, Policy] = {}
-        dtype = getattr(self.trainer.strategy, "param_dtype", torch.float32)
+        strategy = None if self._trainer is None else self._trainer.strategy
+        dtype = getattr(strategy, "param_dtype", torch.float32)
         for policy in self.trained().values():
             policy.build(self.device_mesh, self.algorithm.needs_reference, dtype)
             if policy.lora is not None and self.device_mesh is None:  # a shard is small anyway
@@ -230,7 +231,7 @@ class TeamModule(L.LightningModule):
         checkpoint["team"] = {
             **self.state.state_dict(),
             "policy_map": self.policy_map,
-            "lora_alpha": {name: p.lora.alpha for name, p in policies.items() if p.lora},
+            "lora_alpha": {name: float(p.lora.alpha) for name, p in policies.items() if p.lora},
             "versions": {name: p.version for name, p in policies.items()},
             "algorithm": self.algorithm.state_dict(),
         }

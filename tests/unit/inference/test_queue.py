@@ -13,6 +13,14 @@ from teamtune.inference import Completion, Sampling, TransformersEngine
 LONG = Sampling(max_tokens=100)
 
 
+@pytest.fixture(autouse=True)
+def python_answers_ctrl_c():
+    """Whatever handler an earlier test of the process has left."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def engine(tmp_path) -> TransformersEngine:
     engine = TransformersEngine(str(tiny_model(tmp_path)), Sampling(max_tokens=8))

@@ -109,7 +109,6 @@ def test_a_row_that_the_environment_cannot_start_from_is_told_with_its_line(tmp_
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"first": -1}, "first: got -1"),
         ({"fields": {}}, "fields: got none"),
         ({"first": 1}, "wanted one or more rows from row 1 on, got 0"),
         ({"count": 2}, "wanted 2 rows from row 0 on, got 1"),

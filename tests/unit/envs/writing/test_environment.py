@@ -223,7 +223,8 @@ def test_a_team_plays_every_workflow(workflow):
     environment = TLDR(workflow)
     engine = ScriptedEngine(lambda prompt, k: SECOND if "Write a detailed" in prompt else FIRST)
     policy_map = dict.fromkeys(environment.agents, "team")
-    (rollout,) = collect(environment, [POST], TrajectorySampler(2), {"team": engine}, policy_map)
+    sampler = TrajectorySampler(max_turns=2)
+    (rollout,) = collect(environment, [POST], sampler, {"team": engine}, policy_map)
     assert rollout.error is None
     assert rollout.return_ == (0 if workflow == "single" else 0.5)  # 1.5 of 3, not solved
     assert [g.key.agent for g in rollout.groups] == {
@@ -249,8 +250,8 @@ def test_every_workflow_can_be_sampled_jointly(workflow, turns):
     engines = {"team": ScriptedEngine(answer)}
     (rollout,) = collect(environment, [POST], sampler, engines, policy_map)
     assert rollout.error is None
-    last = [c for g in rollout.groups if g.key.turn == turns - 1 for c in g.candidates]
-    assert {joint.reward for c in last for joint in c.joints} == {0.0, 1.5}
+    last = [t for t in rollout.turns if t.groups[0].key.turn == turns - 1]
+    assert {joint.reward for turn in last for joint in turn.joints} == {0.0, 1.5}
 
 
 class Sum(TeamWork):
