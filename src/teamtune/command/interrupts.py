@@ -3,6 +3,7 @@
 import logging
 import signal
 import sys
+import warnings
 from types import FrameType
 from typing import Any
 
@@ -40,6 +41,7 @@ class Interrupts(L.Callback):
             return
         self.code = self.CODES.get(signal.Signals(number), self.code)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it reports what was not awaited
+        warnings.filterwarnings("ignore", message="coroutine .* was never awaited")
         signal.setitimer(signal.ITIMER_REAL, self.AGAIN)
         raise Terminated if self.code == self.CODES[signal.SIGTERM] else KeyboardInterrupt
 

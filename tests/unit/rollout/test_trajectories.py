@@ -108,7 +108,7 @@ def test_an_episode_that_breaks_off_leaves_the_others_alone():
     (rollout,) = broken
     assert rollout.error == rollout.first.error == "no candidate could be carried on"
     assert (rollout.return_, rollout.success, rollout.levels) == (0.0, False, {})
-    assert {c.reason for c in rollout.candidates} == {"RuntimeError: it broke"}
+    assert all(c.reason.startswith("RuntimeError: it broke (") for c in rollout.candidates)
 
 
 def test_one_event_loop_serves_all_collections():
