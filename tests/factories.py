@@ -1,6 +1,8 @@
 """Makers of small records and models that several tests share."""
 
+import itertools
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +40,41 @@ def redraw(candidate: Candidate, logprobs: Sequence[float]) -> None:
 def joint(picks: Sequence[int], reward: float, agents: Sequence[str], **settings: Any) -> Joint:
     """A joint action for which all agents get the team reward `reward`."""
     return Joint(tuple(picks), None, {a: Reward(team=reward) for a in agents}, 0.0, **settings)
+
+
+POLICIES = {"left": "a", "right": "b"}
+Said = tuple[str, Sequence[int], Sequence[int]]
+"""An agent, the ids of its prompt and those of its answer."""
+
+
+def episode(
+    number: int,
+    return_: float,
+    *steps: tuple[float, Sequence[Said]],
+    task: str = "t",
+    error: str | None = None,
+) -> Rollout:
+    """An episode of steps, each of which made some progress; with an error the last one failed."""
+    acted: Counter[str] = Counter()
+    turns = []
+    for progress, said in steps or [(return_, [("left", (7,), (3, END))])]:
+        groups = []
+        for agent, prompt, ids in said:
+            key = GroupKey(task, agent, acted[agent], f"#{number}")
+            acted[agent] += 1
+            groups.append(
+                Group(key, POLICIES[agent], "", tuple(prompt), [candidate(ids, None, reward=0.0)])
+            )
+        played = joint([0] * len(groups), progress, [s[0] for s in said], carried=True)
+        played.progress = progress
+        turns.append(Turn(None, groups, [played]))
+    if error:
+        turns[-1].joints, turns[-1].error = [], error
+        for group in turns[-1].groups:
+            group.candidates[0].fail(error)
+    for turn, later in itertools.pairwise(turns):
+        turn.joints[0].opens = later
+    return Rollout(task, turns[0], False, return_, error, episode=number)
 
 
 def rollouts_of(groups: Sequence[Group]) -> list[Rollout]:

@@ -1,9 +1,7 @@
 """GRPO and GiGPO over whole episodes: values worked out by hand, and the laws of comparison."""
 
 import copy
-import itertools
 import random
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,53 +9,20 @@ from typing import Any
 import pytest
 import torch
 
-from factories import END, built_policy, candidate, joint, model_folder
+from factories import END, Said, built_policy, episode, model_folder
 from learning import close, update
 from teamtune.algorithms import GRPO, GiGPO
 from teamtune.algorithms.credit import discounted_returns
 from teamtune.algorithms.losses import clipped_surrogate
 from teamtune.envs import PlanPath
 from teamtune.errors import ConfigError
-from teamtune.experience import Group, GroupKey, Rollout, Turn, groups_of
+from teamtune.experience import Group, GroupKey, Rollout, groups_of
 from teamtune.experience.packing import pack
 from teamtune.inference import ScriptedEngine
 from teamtune.policies import Policy
 from teamtune.rollout import TrajectorySampler, collect
 
-POLICIES = {"left": "a", "right": "b"}
-Said = tuple[str, Sequence[int], Sequence[int]]
-"""An agent, the ids of its prompt and those of its answer."""
 ONE: Said = ("left", (7,), (3, END))
-
-
-def episode(
-    number: int,
-    return_: float,
-    *steps: tuple[float, Sequence[Said]],
-    task: str = "t",
-    error: str | None = None,
-) -> Rollout:
-    """An episode of steps, each of which made some progress; with an error the last one failed."""
-    acted: Counter[str] = Counter()
-    turns = []
-    for progress, said in steps or [(return_, [ONE])]:
-        groups = []
-        for agent, prompt, ids in said:
-            key = GroupKey(task, agent, acted[agent], f"#{number}")
-            acted[agent] += 1
-            groups.append(
-                Group(key, POLICIES[agent], "", tuple(prompt), [candidate(ids, None, reward=0.0)])
-            )
-        played = joint([0] * len(groups), progress, [s[0] for s in said], carried=True)
-        played.progress = progress
-        turns.append(Turn(None, groups, [played]))
-    if error:
-        turns[-1].joints, turns[-1].error = [], error
-        for group in turns[-1].groups:
-            group.candidates[0].fail(error)
-    for turn, later in itertools.pairwise(turns):
-        turn.joints[0].opens = later
-    return Rollout(task, turns[0], False, return_, error, episode=number)
 
 
 def advantages(rollout: Rollout) -> list[Any]:
@@ -252,7 +217,9 @@ def random_episodes(task: str, seed: int) -> list[Rollout]:
         return tuple(rng.randrange(3, 29) for _ in range(rng.randint(least, most)))
 
     def step() -> tuple[float, list[Said]]:
-        return rng.uniform(-1, 1), [(agent, ids(1, 4), (*ids(0, 4), END)) for agent in POLICIES]
+        return rng.uniform(-1, 1), [
+            (agent, ids(1, 4), (*ids(0, 4), END)) for agent in ("left", "right")
+        ]
 
     return [
         episode(k, rng.uniform(-1, 1), *(step() for _ in range(rng.randint(1, 3))), task=task)

@@ -18,24 +18,26 @@ import yaml
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from factories import built_policy, model_folder, random_group, redraw
+from factories import END, VOCABULARY, built_policy, episode, model_folder, random_group, redraw
 from teamtune import ranks
-from teamtune.algorithms import ATGRPO
+from teamtune.algorithms import ATGRPO, GRPO, Algorithm, GiGPO
 from teamtune.callbacks.weight_sync import WeightSyncError
-from teamtune.experience import Group
+from teamtune.experience import Group, Rollout, groups_of
 from teamtune.policies import LoRA, Policy
 from teamtune.training import MultiOptimizerLoop, Session
 
 CPU = torch.device("cpu")
 Shares = list[list[Group]]
+Episodes = list[list[Rollout]]
 
 
 @dataclass
 class Case:
-    """Each rank's groups, and how they are trained on."""
+    """Each rank's groups, or the episodes to assign credit to, and how they are trained on."""
 
-    shares: Callable[[], Shares]
+    shares: Callable[[], Shares | Episodes]
     algorithm: dict[str, Any] = field(default_factory=dict)
+    kind: type[Algorithm] = ATGRPO
     epochs: int = 1
     minibatch_tasks: int | None = None
     policy: dict[str, Any] = field(default_factory=dict)
@@ -78,6 +80,26 @@ def one_rank_empty() -> Shares:
     return [groups(1, "a", range(1)) + groups(2, "b", range(1)), []]
 
 
+def episodes() -> Episodes:
+    """Three tasks and one, four episodes each of one to three turns; prompts come back in them."""
+    rng = random.Random(5)
+
+    def said(agent: str) -> tuple[str, list[int], list[int]]:
+        ids = [rng.randrange(3, VOCABULARY) for _ in range(rng.randint(0, 3))]
+        return agent, [rng.randrange(3, 5)], [*ids, END]
+
+    def played(task: str, number: int) -> Rollout:
+        steps = [
+            (rng.choice([-0.5, 0.0, 0.5]), [said(agent) for agent in ("left", "right")])
+            for _ in range(rng.randint(1, 3))
+        ]
+        broke = "the environment raised" if (task, number) == ("t1", 3) else None
+        return episode(number, sum(p for p, _ in steps), *steps, task=task, error=broke)
+
+    tasks = [[played(f"t{i}", number) for number in range(4)] for i in range(4)]
+    return [[*tasks[0], *tasks[1], *tasks[2]], tasks[3]]
+
+
 def all_flat() -> Shares:
     return [groups(1, "a", range(2), flat=True), groups(2, "b", range(2), flat=True)]
 
@@ -93,20 +115,24 @@ CASES = {
     "one rank empty": Case(one_rank_empty, policy={"token_budget": 1}),
     "all flat": Case(all_flat),
     "epochs, minibatches, reference": Case(
-        uneven, ALL_OPTIONS, 2, 4, {"token_budget": 25, "head_chunk": 3}
+        uneven, ALL_OPTIONS, ATGRPO, 2, 4, {"token_budget": 25, "head_chunk": 3}
     ),
     "adapters, reference": Case(
-        uneven, ALL_OPTIONS, 2, 4, {"token_budget": 25, "lora": LoRA(rank=2)}
+        uneven, ALL_OPTIONS, ATGRPO, 2, 4, {"token_budget": 25, "lora": LoRA(rank=2)}
     ),
+    "episodes": Case(episodes, ALL_OPTIONS, GRPO, 2, 2, {"token_budget": 25}),
+    "episodes, leave one out": Case(episodes, {"baseline": "leave_one_out", "scale": "none"}, GRPO),
+    "episodes and steps": Case(episodes, ALL_OPTIONS, GiGPO, 2, 2, {"token_budget": 25}),
     "clipped, recomputed": Case(
         uneven, policy={"max_grad_norm": 0.05, "gradient_checkpointing": True}
     ),
 }
 
 
-def run(case: Case, folder: Path, share: list[Group], mesh: Any) -> dict[str, Any]:
+def run(case: Case, folder: Path, share: list[Group] | list[Rollout], mesh: Any) -> dict[str, Any]:
     """Two rollout steps with AdamW: metrics, whole weights and versions."""
-    algorithm = ATGRPO(**case.algorithm)
+    algorithm = case.kind(**case.algorithm)
+    groups = credited(algorithm, share)
     adam = {"optimizer": lambda p: torch.optim.AdamW(p, lr=1e-3, eps=1e-5)}
     policies = {
         name: built_policy(
@@ -116,13 +142,20 @@ def run(case: Case, folder: Path, share: list[Group], mesh: Any) -> dict[str, An
     }
     optimizers = {n: p.optimizer_factory(p.trainable_parameters()) for n, p in policies.items()}
     loop = MultiOptimizerLoop(algorithm, case.epochs, case.minibatch_tasks)
-    experience = {n: [g for g in share if g.policy == n] for n in policies}
+    experience = {n: [g for g in groups if g.policy == n] for n in policies}
     metrics = [loop.run(policies, optimizers, experience, 0.9, step, CPU) for step in range(2)]
     return {
         "metrics": metrics,
         "weights": {n: dict(p.full_weights()) for n, p in policies.items()},
         "versions": {n: p.version for n, p in policies.items()},
     }
+
+
+def credited(algorithm: Algorithm, share: list[Group] | list[Rollout]) -> list[Group]:
+    """The groups of a share, whose credit is the algorithm's to assign where it has episodes."""
+    rollouts = [r for r in share if isinstance(r, Rollout)]
+    algorithm.assign_credit(rollouts)
+    return [*groups_of(rollouts), *(g for g in share if isinstance(g, Group))]
 
 
 def stopped(folder: Path, mesh: Any, rank: int, hang: bool = False) -> tuple[str, bool]:
