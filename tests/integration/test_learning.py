@@ -72,17 +72,21 @@ class Counted(Echo):
         return state.said.count(state.word) / 2
 
 
+BONUS = {"entropy_coef": 0.1, "entropy_steps": 45}
+"""Without it RLOO has tasks whose episodes have become alike before they are right."""
+
+
 @pytest.mark.parametrize(
     "algorithm",
     [
-        GRPO(num_candidates=16, max_turns=1),
-        GRPO(num_candidates=16, max_turns=1, baseline="leave_one_out"),
-        GiGPO(num_candidates=16, max_turns=1),
+        GRPO(num_candidates=16, max_turns=1, **BONUS),
+        GRPO(num_candidates=16, max_turns=1, baseline="leave_one_out", scale="none", **BONUS),
+        GiGPO(num_candidates=16, max_turns=1, **BONUS),
     ],
     ids=["GRPO", "RLOO", "GiGPO"],
 )
 def test_a_team_learns_from_whole_episodes(algorithm, tmp_path):
     check_env(Counted(), TASKS)
     policy_map = {"first": "one", "second": "two"}
-    before, after = learn(Counted(), TASKS, policy_map, algorithm, tmp_path, 120)
+    before, after = learn(Counted(), TASKS, policy_map, algorithm, tmp_path, 60)
     assert before <= 0.5 and after == 1.0
