@@ -2,47 +2,30 @@
 
 import random
 from collections import deque
+from collections.abc import Callable
 
-from teamtune.envs.proposal import TOOL, program_for
+from teamtune.envs.demonstrator import NoisyLists
 from teamtune.envs.sokoban.environment import Sokoban, SokobanState
 from teamtune.envs.sokoban.room import Room, pushes_left, walk
-from teamtune.ranges import NonNegativeInt, PositiveInt, Share
 
 _MOVES = "UDLR"
 
 
-class NoisySolver:
-    """Solves a room, but each move after the first few is random with some probability."""
+class NoisySolver(NoisyLists):
+    """Walks to push after push, `U R R`, up to the solution."""
 
-    def __init__(
-        self,
-        noise: Share = 1.0,
-        sure_moves: NonNegativeInt = 1,
-        length: PositiveInt | None = None,
-    ):
-        """
-        Args:
-            noise: Chance that a move is a random possible one instead of a best one.
-            sure_moves: How many first moves of a list are free of noise.
-            length: Moves of a list; null takes the environment's maximum.
-        """
-        self.noise = noise
-        self.sure_moves = sure_moves
-        self.length = length
-
-    def answer(self, env: Sokoban, state: SokobanState, agent: str, rng: random.Random) -> str:
-        """A list of moves, `U R R`, up to the solution; of a tool its program."""
+    def plan(
+        self, env: Sokoban, state: SokobanState, rng: random.Random, sure: Callable[[int], bool]
+    ) -> list[str]:
         player, boxes, moves = state.player, state.boxes, list[str]()
         for index in range(self.length or env.max_moves):
             if moves and state.room.solved(boxes):
                 break
-            best = index < self.sure_moves or rng.random() >= self.noise
-            found = way_to_next_push(state.room, player, boxes) if best else ""
+            found = way_to_next_push(state.room, player, boxes) if sure(index) else ""
             move = found[0] if found else rng.choice(_possible(state.room, player, boxes))
             player, boxes = walk(state.room, player, boxes, move)
             moves.append(move)
-        listed = " ".join(moves)
-        return program_for(listed) if agent == TOOL else listed
+        return moves
 
 
 def way_to_next_push(room: Room, player: int, boxes: int) -> str:
