@@ -1,8 +1,9 @@
 """The process that compares mathematics. A script: it imports nothing of ours, and reads requests
 as lines of JSON, `[gold, answer]`; each answer is `[whether gold parses, ... answer ..., equal]`.
 
-A request that takes too long is ended by the kernel's alarm, and this process with it, whatever it
-is in the middle of: a tower of powers is one long call into C.
+A request that takes too much processor time is ended by the kernel's alarm, and this process with
+it, whatever it is in the middle of: a tower of powers is one long call into C. That time is the
+same on a busy machine; a second alarm, by the clock, is for what waits for ever.
 """
 
 import json
@@ -11,6 +12,9 @@ import math
 import resource
 import signal
 import sys
+
+PATIENCE = 20
+"""Seconds by the clock for one of processor time."""
 
 
 def main() -> None:
@@ -31,9 +35,11 @@ def main() -> None:
         except (TypeError, ValueError, AttributeError, OverflowError):
             return False
 
+    verify(read("\\frac{1}{2}"), read("\\pi"), timeout_seconds=None)  # builds tables, once
     print("ready", flush=True)
     for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
         try:
             gold, answer = map(read, json.loads(line))
             equal = bool(gold and answer) and (
@@ -42,6 +48,7 @@ def main() -> None:
             found = [bool(gold), bool(answer), equal]
         except (MemoryError, RecursionError):
             found = [True, False, False]
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         print(json.dumps(found), flush=True)
 

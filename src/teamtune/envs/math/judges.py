@@ -16,6 +16,7 @@ _SCRIPT = str(Path(__file__).parent / "judge.py")
 _FLAGS = ("-P", "-B")
 """No folder of the script on the path, where `math` would be our package; no byte code."""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
+_ALARMS = (-signal.SIGPROF, -signal.SIGALRM)
 _FORWARDED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV")
 
 
@@ -118,7 +119,7 @@ class _Judge:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            raise _Ended(self._process.wait() == -signal.SIGALRM)
+            raise _Ended(self._process.wait() in _ALARMS)
         found: list[bool] = json.loads(answer)
         return found
 

@@ -38,7 +38,7 @@ class Verifier:
     ):
         """
         Args:
-            timeout: Seconds for one comparison.
+            timeout: Seconds of processor time for one comparison.
             memory_mb: Address space of a process that compares, in MiB.
             workers: Comparisons at the same time; null is one per CPU, 8 at most.
         """
