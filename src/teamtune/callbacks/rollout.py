@@ -11,7 +11,7 @@ from teamtune.callbacks.evaluation import Evaluation
 from teamtune.callbacks.failures import refuse_failures
 from teamtune.callbacks.run_folder import new_run_folder
 from teamtune.callbacks.vocabulary import check_vocabulary
-from teamtune.envs import Environment, TeamWork
+from teamtune.envs import AnswerAndRevise, Environment, TeamWork
 from teamtune.errors import ConfigError
 from teamtune.experience import count_tokens
 from teamtune.experience.ledger import Ledger
@@ -74,7 +74,7 @@ class RolloutCallback(Evaluation):
 
     def check_turns(self, team: TeamModule, env: Environment[Any]) -> None:
         """Fewer turns than an episode has would leave it without its reward."""
-        if not isinstance(env, TeamWork):
+        if not isinstance(env, TeamWork | AnswerAndRevise):
             return
         needed = max(sum(agent in step for step in env.schedule) for agent in env.agents)
         for key, turns in (

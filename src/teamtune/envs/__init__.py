@@ -1,10 +1,13 @@
 """The rules of each kind of task, and the contract they keep."""
 
 from teamtune.envs.check import check_env
+from teamtune.envs.code import Code
 from teamtune.envs.coop_code import CoopCode
 from teamtune.envs.environment import Environment, Message, Outcome, Reward, Transition
+from teamtune.envs.math import Math
 from teamtune.envs.plan_path import PlanPath
 from teamtune.envs.proposal import ProposalState, ProposeAndPlay
+from teamtune.envs.revision import AnswerAndRevise, Marks, RevisionState
 from teamtune.envs.sokoban import Sokoban
 from teamtune.envs.sudoku import Sudoku
 from teamtune.envs.team_work import TeamWork, Verdict
@@ -12,14 +15,19 @@ from teamtune.envs.writing import TLDR, ArXiv
 
 __all__ = [
     "TLDR",
+    "AnswerAndRevise",
     "ArXiv",
+    "Code",
     "CoopCode",
     "Environment",
+    "Marks",
+    "Math",
     "Message",
     "Outcome",
     "PlanPath",
     "ProposalState",
     "ProposeAndPlay",
+    "RevisionState",
     "Reward",
     "Sokoban",
     "Sudoku",

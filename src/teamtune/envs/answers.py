@@ -114,6 +114,12 @@ def blocks_of(text: str) -> list[str]:
     return python or [body for _, body in found]
 
 
+def labelled_blocks(text: str) -> dict[str, str]:
+    """The fenced blocks of an answer by label, in lower case; of equal labels the last one's."""
+    answer = answer_of(text.replace("\r\n", "\n").replace("\r", "\n")) or ""
+    return dict(_fenced(answer))
+
+
 def parse(source: str) -> ast.Module | None:
     """The tree of `source`, None where it is no program."""
     try:

@@ -52,12 +52,19 @@ class DatasetTasks(TaskSource):
         self.places: dict[str, str] = {}
         self.tasks: list[Task] = []
         for index, (place, row) in enumerate(read_rows(path, split, first, count), first):
-            task = Task(f"{name}-{index}", {k: _value(place, row, c) for k, c in fields.items()})
+            data = self.data_of(place, row)
+            if data is None:
+                continue
+            task = Task(f"{name}-{index}", data)
             self.tasks.append(task)
             self.places[task.id] = place
         self.count = len(self.tasks)
         self._fingerprints = [fingerprint(task) for task in self.tasks]
         self._checked_by: object = None
+
+    def data_of(self, place: str, row: dict[str, Any]) -> dict[str, Any] | None:
+        """What a task holds of a row, None to leave it out. Raises ConfigError with its place."""
+        return {name: _value(place, row, column) for name, column in self.fields.items()}
 
     def check(self, env: Any) -> None:
         """Raises ConfigError, with its place, for the first row that `env` cannot start from."""

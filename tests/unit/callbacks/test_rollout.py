@@ -8,7 +8,7 @@ import pytest
 from teamtune.algorithms import ATGRPO, MAGRPO
 from teamtune.callbacks import RolloutCallback
 from teamtune.callbacks.failures import refuse_failures, refuse_too_long
-from teamtune.envs import PlanPath
+from teamtune.envs import Code, PlanPath
 from teamtune.envs.writing import TLDR
 from teamtune.errors import ConfigError
 from teamtune.inference import Sampling
@@ -68,3 +68,9 @@ def test_an_evaluation_in_which_too_much_failed_is_refused():
     refuse_too_long(0.99)
     with pytest.raises(RuntimeError, match="no task could be evaluated"):
         refuse_too_long(1)
+
+
+def test_an_episode_of_revisions_needs_all_its_turns():
+    check(Code(turns=3), 3)
+    with pytest.raises(ConfigError, match=r"max_turns: got 4, allowed: 3,"):
+        check(Code(turns=3), 4)

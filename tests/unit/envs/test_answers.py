@@ -4,7 +4,14 @@ import time
 
 import pytest
 
-from teamtune.envs.answers import MAX_LENGTH, answer_of, boxed_of, code_of, moves_of
+from teamtune.envs.answers import (
+    MAX_LENGTH,
+    answer_of,
+    boxed_of,
+    code_of,
+    labelled_blocks,
+    moves_of,
+)
 from teamtune.envs.coop_code.cooperation import adds_work
 from teamtune.envs.coop_code.syntax import returns_value, split_program
 
@@ -189,3 +196,9 @@ def test_nothing_takes_longer_than_its_length(text):
     moves_of(text, 8), boxed_of(text), split_program(text)
     returns_value(code, "aux"), adds_work(code, "aux")
     assert time.process_time() - started < 10  # a square of the length takes minutes
+
+
+def test_blocks_are_found_by_their_label():
+    text = "Mine:\n```Input\n1 2\n\n3\n```\nand\n```output\n6\n```\nor rather\n```output\n7"
+    assert labelled_blocks(text) == {"input": "1 2\n\n3", "output": "7"}
+    assert labelled_blocks(f"<think>{text}") == labelled_blocks("none") == {}
