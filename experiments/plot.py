@@ -20,7 +20,7 @@ def draw(study: Study, rows: Sequence[Line]) -> Path:
     axes = figure.add_subplot()
     for index, row in enumerate(rows):
         color = f"C{index % 10}"
-        if not any(row.tokens):
+        if not row.trained:
             axes.axhline(100 * mean(row.ends), color=color, lw=1, ls="--", label=row.label)
             continue
         points = list(zip(*row.curves))  # of one evaluation, those of all seeds

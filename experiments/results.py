@@ -68,6 +68,7 @@ class Line:
     """A row of the study with results."""
 
     label: str
+    trained: bool
     curves: list[list[Point]]
     """Of every seed."""
     tasks: int
@@ -94,7 +95,8 @@ def lines(study: Study, found: dict[str, Any]) -> dict[str, Line]:
         curves = [[(float(e["tokens"]), e[study.metric]) for e in run] for run in runs]
         seconds = [run[-1].get("seconds") for run in runs]
         minutes = [s / 60 for s in seconds if s is not None]
-        made[name] = Line(study.rows[name].label, curves, runs[0][-1]["tasks"], minutes)
+        row, tasks = study.rows[name], runs[0][-1]["tasks"]
+        made[name] = Line(row.label, row.train, curves, tasks, minutes)
     return made
 
 
@@ -135,7 +137,7 @@ def tokens_to(curve: Sequence[Point], threshold: float) -> float | None:
 
 def budget(rows: Sequence[Line]) -> float:
     """The tokens that every run of a trained row has generated at least; 0 where none was."""
-    return min((t for row in rows for t in row.tokens if t), default=0.0)
+    return min((t for row in rows if row.trained for t in row.tokens), default=0.0)
 
 
 def table(study: Study, rows: Sequence[Line]) -> str:
@@ -149,18 +151,17 @@ def table(study: Study, rows: Sequence[Line]) -> str:
     for row in rows:
         cells.append([row.label, str(len(row.curves)), percent(mean(row.ends))])
         cells[-1] += [span(seed_interval(row.ends)), _over_tasks(study, row)]
-        trained = any(row.tokens)
         at = [value_at(curve, equal) for curve in row.curves]
-        cells[-1].append(percent(mean(at)) if trained else "")
+        cells[-1].append(percent(mean(at)) if row.trained else "")
         if study.threshold is not None:
-            cells[-1].append(_reached(row, study.threshold) if trained else "")
-        cells[-1].append(f"{mean(row.tokens):,.0f}")
+            cells[-1].append(_reached(row, study.threshold) if row.trained else "")
+        cells[-1].append(f"{mean(row.tokens):,.0f}" if row.trained else "")
         cells[-1].append(f"{mean(row.minutes):.1f}" if row.minutes else "")
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     text = ["| " + " | ".join(c.ljust(w) for c, w in zip(r, widths)) + " |" for r in cells]
     text.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
     if equal:
-        most = max(max(row.tokens) for row in rows)
+        most = max(t for row in rows if row.trained for t in row.tokens)
         text += [
             "",
             f"Tokens that the runs of trained rows generated: {equal:,.0f} to {most:,.0f}.",

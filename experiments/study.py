@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # from a bare checkout too
 
-from experiments import jobs, plot, results
+from experiments import jobs
 from experiments.design import Study, read_study
 from experiments.runs import OUTPUTS, Run, runs_of
 
@@ -143,6 +143,8 @@ def parent(study: Study) -> Any:
 
 def report(study: Study) -> list[Path]:
     """Writes what finished runs found; the files, none as long as there is nothing."""
+    from experiments import plot, results  # they import torch, which takes seconds
+
     found = results.gather(study)
     rows = list(results.lines(study, found).values())
     if not rows:
