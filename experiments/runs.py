@@ -80,7 +80,10 @@ class Run:
         callbacks = self.settings["trainer"].get("callbacks") or []
         kept = [c for c in callbacks if not (row.start_from and _is_warm_start(c))]
         kept += [] if row.train else [NO_TRAINING]
-        return words if kept == callbacks else [*words, "--trainer.callbacks", json.dumps(kept)]
+        if kept != callbacks:  # null first, for a list would be merged with the one that is there
+            words += ["--trainer.callbacks", "null"]
+            words += ["--trainer.callbacks", json.dumps(kept)] if kept else []
+        return words
 
     @property
     def policies(self) -> list[str]:
