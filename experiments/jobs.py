@@ -98,7 +98,7 @@ class Jobs:
             if broken := [source for source in run.sources if source in self.failed]:
                 self.waiting.remove(run)
                 self._fail(run, f"it starts from {broken[0]}, which failed")
-            elif all(source.finished for source in run.sources):
+            elif not {*run.sources} & {*self.running, *self.waiting}:
                 self.waiting.remove(run)
                 self.running[run] = self._process(run)
 

@@ -1,6 +1,7 @@
 """What a study.yaml makes of its rows: command lines, what begins with what, and mistakes in it."""
 
 import json
+import subprocess
 
 import pytest
 from experiments import jobs
@@ -116,6 +117,40 @@ def test_a_run_with_other_settings_is_not_taken_for_this_one(write, capsys):
     write(options={"data.tasks_per_step": 9})
     assert main(["exp", "--dry-run"]) == 2
     assert "seed-0: made with other settings than rows.warm" in capsys.readouterr().err
+
+
+def test_a_run_waits_until_the_process_that_it_starts_from_has_ended(write, monkeypatch):
+    """Its files alone could be half written. What does not depend on it goes on beside it."""
+    seen = []
+
+    class Sleeping(jobs.Jobs):
+        def _process(self, run):
+            seen.append((str(run), [str(other) for other in self.running]))
+            (run.folder / "run-001/export").mkdir(parents=True)
+            steps = json.dumps([{"step": run.last_step}])
+            (run.folder / "run-001/evaluations.json").write_text(steps)
+            return subprocess.Popen(["sleep", "0.3"])
+
+    monkeypatch.setattr(jobs, "PAUSE", 0.01)
+    work = Sleeping(runs_of(write(), ["shared"], [0, 3]), 2, None)
+    work.work()
+    assert work.failed == {} and seen[1] == ("warm/seed-3", ["warm/seed-0"])
+    assert all(f"warm/{run[-6:]}" not in beside for run, beside in seen[2:])
+    assert sorted(run for run, _ in seen) == [
+        f"{row}/seed-{n}" for row in ("shared", "warm") for n in (0, 3)
+    ]
+
+
+def test_what_starts_from_a_run_that_failed_is_not_run(write, monkeypatch):
+    monkeypatch.setattr(jobs.Jobs, "_process", lambda self, run: subprocess.Popen(["false"]))
+    work = jobs.Jobs(runs_of(write(), ["swapped"], [0]), 1, None)
+    work.work()
+    why = {str(run): reason.partition(",")[0] for run, reason in work.failed.items()}
+    assert why == {
+        "warm/seed-0": "exit code 1",
+        "pair/seed-0": "it starts from warm/seed-0",
+        "swapped/seed-0": "it starts from warm/seed-0",
+    }
 
 
 @pytest.mark.parametrize(
