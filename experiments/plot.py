@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.curves import mean
 from experiments.design import Study
-from experiments.results import Line, mean
+from experiments.results import Line
 
 
 def draw(study: Study, rows: Sequence[Line]) -> Path:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from experiments import plot, results
+from experiments import curves, plot, results
 from experiments.design import Row, Study
 
 CURVE = [(0.0, 0.2), (100.0, 0.6), (300.0, 1.0)]
@@ -40,18 +40,18 @@ def study(tmp_path, monkeypatch) -> Study:
 
 def test_the_interval_over_seeds_is_students():
     """Of 1, 2, 3: deviation 1, so 2 +- 4.303 / sqrt(3); of 0.4, 0.8: 0.6 +- 12.706 * 0.2."""
-    assert results.seed_interval([1.0, 2.0, 3.0]) == pytest.approx((-0.48434, 4.48434), abs=1e-4)
-    assert results.seed_interval([0.4, 0.8]) == pytest.approx((-1.9412, 3.1412))
-    assert results.seed_interval([0.4]) is None
+    assert curves.seed_interval([1.0, 2.0, 3.0]) == pytest.approx((-0.48434, 4.48434), abs=1e-4)
+    assert curves.seed_interval([0.4, 0.8]) == pytest.approx((-1.9412, 3.1412))
+    assert curves.seed_interval([0.4]) is None
 
 
 def test_between_evaluations_a_curve_is_a_line():
-    assert results.value_at(CURVE, 50) == pytest.approx(0.4)
-    assert results.value_at(CURVE, 250) == pytest.approx(0.9)
-    assert results.value_at(CURVE, 300) == 1.0
-    assert results.tokens_to(CURVE, 0.7) == pytest.approx(150)
-    assert results.tokens_to(CURVE, 0.2) == 0.0
-    assert results.tokens_to(CURVE, 1.1) is None
+    assert curves.value_at(CURVE, 50) == pytest.approx(0.4)
+    assert curves.value_at(CURVE, 250) == pytest.approx(0.9)
+    assert curves.value_at(CURVE, 300) == 1.0
+    assert curves.tokens_to(CURVE, 0.7) == pytest.approx(150)
+    assert curves.tokens_to(CURVE, 0.2) == 0.0
+    assert curves.tokens_to(CURVE, 1.1) is None
 
 
 def test_the_table_compares_rows_at_equal_tokens(study):
