@@ -1,6 +1,6 @@
 """One step of MAGRPO here and in the authors' library comlrl 1.4.3: time, tokens and memory.
 
-python experiments/003-against-comlrl/run.py
+python -m experiments.study experiments/003-against-comlrl
 
 Both train two SmolLM2-135M-Instruct on the same posts with the same prompts, group size, lengths
 and learning rate, one after the other. comlrl gets a virtual environment of its own under

@@ -20,7 +20,7 @@ from teamtune.tasks import Task
 ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING = ((ROOT / f"{name}.md").read_text() for name in ("README", "CONTRIBUTING"))
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
-EXPERIMENTS = ["001-what-rl-adds/run", "002-writing-team/run", "003-against-comlrl/run", "smollm2"]
+EXPERIMENTS = ["003-against-comlrl/run", "smollm2", "study"]
 FILES = dict(re.findall(r"^`([\w./]+)`[^\n]*:\n\n```\w+\n(.*?)^```", CONTRIBUTING, re.M | re.S))
 """What CONTRIBUTING shows, by file name."""
 CHECK = re.search(r"^```python\n(check_env.*?)^```", CONTRIBUTING, re.M | re.S)[1]

@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
+from teamtune import ranks
 from teamtune.callbacks.base import TeamCallback
 from teamtune.envs import Environment, TeamWork
 from teamtune.tracking import MLflowTracker
@@ -15,7 +16,7 @@ from teamtune.tracking import MLflowTracker
 
 @dataclass(frozen=True)
 class Row:
-    """One evaluation. Success as a share, tokens generated for training, seconds of wall time."""
+    """One evaluation. Success as a share, seconds of wall time."""
 
     step: int
     name: str
@@ -24,6 +25,7 @@ class Row:
     high: float
     tasks: int
     tokens: int
+    """Generated for training so far; those of evaluations do not count."""
     seconds: float
     share: float | None = None
     """Mean joint reward as a share of the largest, where rewards have levels."""
@@ -33,6 +35,10 @@ class Row:
     """Mean of every level of the joint reward by name, and their `total`."""
     shares: dict[str, float] = field(default_factory=dict)
     """Groups of levels as shares of their maxima, and pass@k, by name."""
+    mean_return: float | None = None
+    """Mean return of the evaluation's episodes."""
+    trained_tokens: int = 0
+    """Of `tokens`, those in answers with an advantage other than 0."""
 
 
 HEAD = ("", "success", "95 % interval", "tasks", "training tokens", "wall time")
@@ -120,6 +126,11 @@ class Report(TeamCallback):
         """
         self.evaluate_first = evaluate_first
         self.rows: list[Row] = []
+        self.trained_tokens = 0
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+        credited = (c for r in self.team.rollouts for c in r.candidates if c.credited)
+        self.trained_tokens += sum(ranks.gathered(sum(len(c.token_ids) for c in credited)))
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.evaluate_first and self.team.rollout_step == 0:
@@ -153,6 +164,8 @@ class Report(TeamCallback):
                 per_task,
                 _levels(metrics),
                 _shares(metrics, self.data.environment),
+                metrics["val/return"],
+                self.trained_tokens,
             )
         )
         if fitting:
@@ -194,7 +207,9 @@ class Report(TeamCallback):
         self.team.print(f"\n{text}\n\nfiles: {self.team.run_dir}")
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rows": [asdict(r) for r in self.rows]}
+        rows = [asdict(r) for r in self.rows]
+        return {"rows": rows, "trained_tokens": self.trained_tokens}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.rows = [Row(**r) for r in state_dict["rows"]]
+        self.trained_tokens = state_dict["trained_tokens"]

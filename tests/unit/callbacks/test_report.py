@@ -1,5 +1,8 @@
 """The closing table and the learning curve."""
 
+from types import SimpleNamespace
+
+from factories import candidate, group, rollouts_of
 from teamtune.callbacks.report import Report, Row, draw_curve, table
 
 ROWS = [
@@ -39,6 +42,16 @@ def test_the_curve_is_a_png(tmp_path):
 
 def test_rows_survive_a_resume():
     report, other = Report(), Report()
-    report.rows = ROWS
+    report.rows, report.trained_tokens = ROWS, 7
     other.load_state_dict(report.state_dict())
-    assert other.rows == ROWS
+    assert other.rows == ROWS and other.trained_tokens == 7
+
+
+def test_trained_tokens_are_those_of_answers_with_an_advantage():
+    """Answers of 2, 3 and 1 tokens, of which the second has none."""
+    report = Report()
+    answers = [candidate([5, 6], 1.0), candidate([5, 6, 7], 0.0), candidate([5], -1.0)]
+    report.team = SimpleNamespace(rollouts=rollouts_of([group([3], answers)]))
+    for _ in range(2):
+        report.on_train_batch_end(None, None)
+    assert report.trained_tokens == 2 * (2 + 1)

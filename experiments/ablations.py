@@ -1,0 +1,59 @@
+"""What the package does not offer, because it is wrong or worse: for comparisons alone."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from teamtune.algorithms import ATGRPO
+from teamtune.algorithms.credit import group_advantages
+from teamtune.envs import PlanPath, Reward, Transition
+from teamtune.envs.plan_path.environment import PlanPathState
+from teamtune.envs.proposal import PLANNER
+from teamtune.experience import Candidate, Rollout, groups_of
+
+Pool = Literal["tasks", "turns", "agents"]
+
+
+class PooledATGRPO(ATGRPO):
+    """AT-GRPO that compares answers to different prompts, which differ in more than the answer."""
+
+    def __init__(self, pool: Pool, **options: Any):
+        """
+        Args:
+            pool: What a comparison goes over, within a step: all `tasks` (of an agent's turn), all
+                `turns` (of an agent in a task), or all `agents` (of a turn in a task).
+        """
+        super().__init__(**options)
+        self.pool: Pool = pool
+
+    def assign_credit(self, rollouts: Sequence[Rollout]) -> None:
+        pools: dict[tuple[Any, ...], list[Candidate]] = defaultdict(list)
+        for group in groups_of(rollouts):
+            key = {"tasks": group.key.task, "turns": group.key.turn, "agents": group.key.agent}
+            rest = tuple(value for name, value in key.items() if name != self.pool)
+            pools[rest] += group.candidates
+        for pooled in pools.values():
+            rewards = [c.reward for c in pooled]
+            advantages = group_advantages(rewards, self.scale, self.baseline).tolist()
+            for candidate, advantage in zip(pooled, advantages):
+                candidate.advantage = advantage
+
+
+class OutcomePlanPath(PlanPath):
+    """Plan-Path that pays for the goal alone: 1 for a list that reaches it, else 0.
+
+    The first role gets that for a list that would have. Returns are as in Plan-Path.
+    """
+
+    async def transition(
+        self, state: PlanPathState, actions: Mapping[str, str]
+    ) -> Transition[PlanPathState]:
+        step = await super().transition(state, actions)
+        if state.actor == PLANNER:
+            reward = Reward(team=float(step.success))
+        elif (plan := step.state.proposal) is not None:
+            reward = Reward(shaping=float(self.solved(self.play(state, plan))))
+        else:
+            reward = Reward()
+        return replace(step, rewards={state.actor: reward})
