@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def runs_here(command: list[str]) -> bool:
 
 
 def files(command: list[str]) -> list[str]:
-    return [value for key, value in zip(command, command[1:]) if key == "--config"]
+    return [value for key, value in pairwise(command) if key == "--config"]
 
 
 @pytest.fixture
@@ -81,3 +82,12 @@ def test_help_is_printed(command, folder, capsys):
         run(command)
     assert end.value.code in (0, None)
     assert "usage" in capsys.readouterr().out.lower()
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_the_command_with_vllm_runs(folder):
+    pytest.importorskip("vllm")
+    (command,) = [c for c in COMMANDS if files(c) == ["configs/quickstart.yaml", OVERLAYS[0]]]
+    run([*command, "--config", "short.yaml"])
+    assert (folder / "outputs/quickstart/run-001/result.md").is_file()

@@ -58,7 +58,9 @@ def test_the_header_says_what_a_reader_needs(config):
     header = "".join(
         line for line in config.read_text().splitlines(keepends=True) if line.startswith("#")
     ).lower()
-    assert "--config" in header
+    shown = re.findall(r"--config (\S+)", config.read_text())
+    assert str(config.relative_to(ROOT)) in shown
+    assert all((ROOT / path).is_file() for path in shown)
     assert "hardware" in header or "gpu" in header
     assert "expect" in header
 
