@@ -58,9 +58,8 @@ def test_the_header_says_what_a_reader_needs(config):
     header = "".join(
         line for line in config.read_text().splitlines(keepends=True) if line.startswith("#")
     ).lower()
-    shown = re.findall(r"--config (\S+)", config.read_text())
-    assert str(config.relative_to(ROOT)) in shown
-    assert all((ROOT / path).is_file() for path in shown)
+    shown = re.findall(r"--config (\S+\.yaml)", config.read_text())
+    assert shown and all((ROOT / path).is_file() for path in shown)
     assert "hardware" in header or "gpu" in header
     assert "expect" in header
 
