@@ -1,5 +1,8 @@
 """What the documents show runs, and what they list is all there is."""
 
+import ast
+import inspect
+import json
 import re
 import runpy
 import sys
@@ -8,14 +11,22 @@ from pathlib import Path
 
 import pytest
 import yaml
+from torch.optim import AdamW
 
+from teamtune.algorithms import ATGRPO, GRPO, MAGRPO
+from teamtune.callbacks import RolloutCallback
 from teamtune.command.cli import run
 from teamtune.envs import CoopCode, check_env
 from teamtune.experience import Rollout, groups_of
 from teamtune.experience.ledger import Ledger
-from teamtune.inference import ScriptedEngine
+from teamtune.inference import Sampling, ScriptedEngine
+from teamtune.inference.vllm import VLLMEngine
+from teamtune.policies import Policy
 from teamtune.rollout import TrajectorySampler, collect
+from teamtune.sandbox import Sandbox
 from teamtune.tasks import Task
+from teamtune.training import TeamModule
+from teamtune.training.data import TaskDataModule
 
 ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING = ((ROOT / f"{name}.md").read_text() for name in ("README", "CONTRIBUTING"))
@@ -23,6 +34,11 @@ SNIPPETS = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
 EXPERIMENTS = ["003-against-comlrl/run", "smollm2", "study"]
 FILES = dict(re.findall(r"^`([\w./]+)`[^\n]*:\n\n```\w+\n(.*?)^```", CONTRIBUTING, re.M | re.S))
 """What CONTRIBUTING shows, by file name."""
+TUTORIAL, TROUBLE, METRICS = (
+    (ROOT / f"docs/{name}.md").read_text() for name in ("tutorial", "troubleshooting", "metrics")
+)
+LISTED = dict(re.findall(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```", TUTORIAL, re.M | re.S))
+"""The files that the tutorial shows, by path."""
 CHECK = re.search(r"^```python\n(check_env.*?)^```", CONTRIBUTING, re.M | re.S)[1]
 TEAM = {"lookout": "team", "opener": "team"}
 
@@ -137,3 +153,63 @@ def test_the_glossary_lists_what_runs_log(tmp_path, monkeypatch):
         names = {re.sub(pattern, name, found) for found in names}
     cells = re.findall(r"^\| (`.*?`) \|", (ROOT / "docs/metrics.md").read_text(), re.M)
     assert sorted(names) == sorted(name for cell in cells for name in re.findall("`(.*?)`", cell))
+
+
+def test_the_tutorial_shows_the_files_that_the_first_run_uses():
+    assert list(LISTED) == ["src/teamtune/envs/doors.py", "configs/first_run.yaml"]
+    for path, text in LISTED.items():
+        assert text == (ROOT / path).read_text()
+
+
+def test_the_tutorials_code_takes_about_sixty_lines():
+    tree = ast.parse(LISTED["src/teamtune/envs/doors.py"])
+    for node in ast.walk(tree):
+        if ast.get_docstring(node) if isinstance(node, ast.Module | ast.ClassDef) else None:
+            del node.body[0]
+    assert len(ast.unparse(tree).replace("\n\n", "\n").splitlines()) <= 60
+
+
+def test_the_tutorials_check_passes():
+    snippets = re.findall(r"^```python\n(.*?)^```", TUTORIAL, re.M | re.S)
+    (check,) = [text for text in snippets if "check_env" in text]
+    exec(compile(check, "tutorial.md", "exec"), {})
+
+
+@pytest.mark.slow
+def test_a_copy_of_the_tutorials_game_trains(tmp_path, monkeypatch):
+    """From the document's own text, as "Your own" says, in fewer steps."""
+    doors, config = LISTED.values()
+    (tmp_path / "doors.py").write_text(doors)
+    (tmp_path / "own.yaml").write_text(config.replace("teamtune.envs.doors.", "doors."))
+    monkeypatch.delitem(sys.modules, "doors", raising=False)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    run(["fit", "--config", "own.yaml", "--trainer.max_epochs=20", "--trainer.logger=false"])
+    done = tmp_path / "outputs/first_run/run-001"
+    assert (done / "learning_curve.png").is_file()
+    curve = [row["success"] for row in json.loads((done / "evaluations.json").read_text())]
+    assert curve[-1] > 0.5 > curve[0]  # a guess is right in a quarter
+
+
+def test_every_name_in_the_page_on_trouble_exists():
+    """Metrics are in the glossary; keys are arguments of what a configuration names."""
+    parts = [ATGRPO, MAGRPO, GRPO, Policy, VLLMEngine, Sampling, Sandbox, TaskDataModule]
+    parts += [RolloutCallback, TeamModule, AdamW]
+    keys = {
+        name
+        for part in parts
+        for base in part.__mro__
+        if "__init__" in vars(base)
+        for name in inspect.signature(base).parameters
+    }
+    classes = {part.__name__ for part in parts}
+    named = set(re.findall(r"`([^`\n]+)`", TROUBLE)) - {"rollouts.html"}
+    metrics = {name for name in named if "/" in name}
+    assert len(metrics) > 8
+    assert all(f"`{name}`" in METRICS for name in metrics)
+    assert {name.split(".")[-1] for name in named - metrics} <= keys | classes
+    for path in re.findall(r"\]\(([^)]+)\)", TROUBLE + TUTORIAL + README):
+        assert path.startswith("http") or any(
+            (ROOT / folder / path).exists() for folder in ("docs", ".")
+        )

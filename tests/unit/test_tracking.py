@@ -561,3 +561,11 @@ def test_nothing_is_said_when_all_is_well(folder: Path, database: Path):
         tracker.log_metrics({"a": float("inf")}, 1)
         tracker.finalize("success")
     assert query("select status from runs") == [("FINISHED",)]
+
+
+def test_the_last_description_is_the_one_that_mlflow_shows(folder, database):
+    tracker = begun(folder)
+    tracker.describe("half of it")
+    tracker.describe("all of it")
+    tracker.finalize("success")
+    assert query("select value from tags where key = 'mlflow.note.content'") == [("all of it",)]

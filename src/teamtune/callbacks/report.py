@@ -170,7 +170,7 @@ class Report(TeamCallback):
         )
         if fitting:
             self._write(self.rows)
-            self._draw(trainer)
+            self._draw(trainer, metrics["val/return"])
         else:
             self._write(self.rows[-1:])
             self._print(self.rows[-1:])
@@ -193,12 +193,15 @@ class Report(TeamCallback):
         (self.team.run_dir / "evaluations.json").write_text(text + "\n")
 
     @rank_zero_only
-    def _draw(self, trainer: L.Trainer) -> None:
+    def _draw(self, trainer: L.Trainer, last_return: float) -> None:
+        """The curve as a picture, and for MLflow, which sorts charts by name, as a description."""
         path = self.team.run_dir / "learning_curve.png"
         draw_curve(self.rows, path)
+        text = f"{table(self.rows)}\n\n`val/return` {last_return:.3f}; files: {self.team.run_dir}"
         for logger in trainer.loggers:
             if isinstance(logger, MLflowTracker):
                 logger.log_file(path)
+                logger.describe(text)
 
     @rank_zero_only
     def _print(self, rows: list[Row]) -> None:

@@ -175,6 +175,14 @@ class MLflowTracker(MLFlowLogger):
         self._sync()
 
     @rank_zero_only
+    def describe(self, text: str) -> None:
+        """What MLflow shows above a run's metrics, in Markdown; the last call counts."""
+        self._uploads["description"] = lambda client, run_id: client.set_tag(
+            run_id, "mlflow.note.content", text
+        )
+        self._sync()
+
+    @rank_zero_only
     def log_trace(self, name: str, root: Span) -> None:
         """A tree of spans as an MLflow trace that belongs to the run."""
         self._uploads[name, id(root)] = lambda client, run_id: write_trace(
