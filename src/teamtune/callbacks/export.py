@@ -2,15 +2,11 @@
 
 import shutil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import lightning as L
 
 from teamtune.callbacks.base import TeamCallback
-from teamtune.errors import ConfigError
-from teamtune.inference.pretrained import read_config, read_tokenizer
-from teamtune.training import TeamModule
 
 
 class HFExport(TeamCallback):
@@ -19,21 +15,6 @@ class HFExport(TeamCallback):
     So does a run that goes on from a checkpoint with nothing left to train, as after an end in the
     middle of an export.
     """
-
-    def check(self, team: TeamModule) -> None:
-        """Raises ConfigError for a model that transformers loads and refuses to save."""
-        for name, policy in team.trained().items():
-            if not isinstance(policy.source, str):
-                continue
-            with TemporaryDirectory() as folder:
-                for part in (read_config(policy.source), read_tokenizer(policy.source)):
-                    try:
-                        part.save_pretrained(folder)
-                    except (ValueError, TypeError, OSError) as error:
-                        raise ConfigError(
-                            f"model.policies.{name}.init_args.model: transformers cannot save what "
-                            f"{policy.source!r} says, and so not export it: {error}"
-                        ) from error
 
     def on_load_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]

@@ -54,6 +54,23 @@ def open_run_folder(
     return Path(folder), locks
 
 
+def check_run_folder(root: Path, checkpoint: Path | None) -> None:
+    """Raises ConfigError for what `open_run_folder` would refuse; writes nothing.
+
+    Args:
+        root: The folder of runs, which need not exist.
+        checkpoint: As there.
+    """
+    there = next(p for p in (root.absolute(), *root.absolute().parents) if p.exists())
+    if not there.is_dir():
+        raise ConfigError(f"{KEY}: cannot write to {root}: {there} is no folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"{KEY}: cannot write to {root}: no permission in {there}")
+    source = None if checkpoint is None else run_of(checkpoint)
+    for file in [] if source is None else lock(source):
+        file.close()
+
+
 def run_of(checkpoint: Path) -> Path | None:
     """The folder of the run that saved a checkpoint; None of a file that lies elsewhere."""
     folder = checkpoint.resolve().parent

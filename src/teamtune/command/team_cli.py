@@ -3,6 +3,7 @@
 import os
 import secrets
 from enum import Enum
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -25,6 +26,7 @@ from teamtune.callbacks import (
     WarmStart,
     WeightSync,
 )
+from teamtune.callbacks.run_folder import check_run_folder
 from teamtune.command.arguments import Arguments
 from teamtune.command.checkpoints import check_team, find_checkpoint, read_checkpoint
 from teamtune.command.metrics import metric_names
@@ -175,14 +177,15 @@ class TeamCLI(LightningCLI):
                 callback.check(module)
             elif isinstance(callback, TeamCheckpoint) and self.subcommand == "fit":
                 callback.check(module, self.trainer)
-            elif isinstance(callback, HFExport) and self.subcommand == "fit":
-                callback.check(module)
         # Others cast the fp32 master weights or need a scaler, which the loop has not.
         if (precision := self.trainer.precision) not in ("32-true", "bf16-mixed"):
             raise ConfigError(f"trainer.precision: got {precision!r}, allowed: 32-true, bf16-mixed")
         given = self._get(self.config_init, "trainer")["callbacks"]
         samples = config.rollout.evaluation_samples
         check_callbacks(given, metric_names(module, self.datamodule.environment, samples))
+        if rank_zero_only.rank == 0:
+            going_on = config.ckpt_path if self.subcommand == "fit" else None
+            check_run_folder(Path(config.trainer.default_root_dir), going_on)
         connector: Any = self.trainer._signal_connector
         connector._sigterm_notifier_fn = self._tell_children
         callbacks.sort(key=_place)
