@@ -1,6 +1,7 @@
 """Bad input is one line on standard error and exit code 2, and nothing is written."""
 
 import copy
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ def refused(
         assert stopped.value.code == 2, errors
         assert output == "" and errors.count("\n") == 1, output + errors
         assert errors.startswith("teamtune: error: ")
-        assert sorted(tmp_path.rglob("*")) == given
+        assert sorted(tmp_path.rglob("*")) == given, errors
         return errors.removeprefix("teamtune: error: ").strip()
 
     return check
@@ -268,9 +269,39 @@ ENTIRE: list[tuple[str, Any, str]] = [
     ),
     (
         "trainer.callbacks",
-        [{"class_path": "EarlyStopping", "init_args": {"monitor": "val_loss"}}],
-        "trainer.callbacks.0.init_args.monitor: got 'val_loss', allowed: a "
-        "metric such as val/success, rollout/failed or team/loss",
+        [{"class_path": "EarlyStopping", "init_args": {"monitor": "val/succes"}}],
+        "trainer.callbacks.0.init_args.monitor: got 'val/succes', allowed: a metric such as "
+        "val/success, val/success_low, val/success_high",
+    ),
+    (
+        "trainer.callbacks",
+        [{"class_path": "ModelCheckpoint", "init_args": {"monitor": "nothing"}}],
+        "trainer.callbacks.0.init_args.monitor: got 'nothing', allowed: a metric such as "
+        "team/loss, val/success",
+    ),
+    (
+        "trainer.callbacks",
+        [{"class_path": "EMAWeightAveraging"}],
+        "trainer.callbacks.0.class_path: EMAWeightAveraging is not supported, for engines sample "
+        "with the weights that are trained",
+    ),
+    (
+        "trainer.callbacks",
+        [{"class_path": "StochasticWeightAveraging", "init_args": {"swa_lrs": 0.1}}],
+        "trainer.callbacks.0.class_path: StochasticWeightAveraging is not supported, for it takes "
+        "one optimizer, and engines sample with the weights that are trained",
+    ),
+    (
+        "trainer.callbacks",
+        [{"class_path": "GradientAccumulationScheduler", "init_args": {"scheduling": {0: 2}}}],
+        "trainer.callbacks.0.class_path: GradientAccumulationScheduler has no effect here, "
+        "model.policies.<name>.init_args.token_budget makes micro-batches",
+    ),
+    (
+        "trainer.enable_checkpointing",
+        False,
+        "trainer.enable_checkpointing: got False, allowed: None; checkpoint.every_n_steps and "
+        "checkpoint.keep say what is saved",
     ),
 ]
 
@@ -283,6 +314,30 @@ def test_what_starts_nothing_or_cannot_be_meant_is_refused(refused, key, value, 
 def test_more_processes_than_a_machine_can_hold_are_refused(refused):
     assert refused(put("trainer.devices", 10**9)).startswith("trainer.devices: got 1000000000, all")
     assert refused(None, "--trainer.devices=1000").startswith("trainer.devices: got 1000, allowed")
+
+
+@pytest.mark.parametrize("root", ["words.txt", "words.txt/inside"])
+def test_an_output_path_that_cannot_be_written_is_refused(refused, tmp_path: Path, root: str):
+    line = refused(put("trainer.default_root_dir", root))
+    assert line == (
+        f"trainer.default_root_dir: cannot write to {root}: {tmp_path / 'words.txt'} is no folder"
+    )
+
+
+def test_a_disk_too_small_for_the_planned_checkpoints_is_refused_with_the_numbers(
+    refused, monkeypatch
+):
+    """9,760 weights with two numbers each of Adam, thrice, and the weights once more."""
+    weights = 15 * 32 * 2 + 4 * 32 * 32 + 3 * 32 * 48 + 3 * 32
+    free = (3 * 3 + 1) * 4 * weights - 1
+    usage = type(shutil.disk_usage("."))(10**9, 0, free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    line = refused(put("trainer.max_epochs", 100))
+    assert line == (
+        "trainer.default_root_dir: outputs has 0.00039 GB free, and 3 checkpoints of 0.000117 GB "
+        "(checkpoint.keep, and one more while it is written) with exports of 3.9e-05 GB need "
+        "0.00039 GB; lower checkpoint.keep, or choose another disk"
+    )
 
 
 def test_a_logger_that_is_not_installed_is_named(refused, monkeypatch):
@@ -407,7 +462,7 @@ def test_checkpoints_that_are_none(refused, tmp_path: Path, saved: Path):
         )
     for name in ("foreign", "tensor"):
         assert refused(None, f"--ckpt_path={name}.ckpt") == (
-            f"ckpt_path: {name}.ckpt was not written by teamtune"
+            f"ckpt_path: {name}.ckpt was not written by this version of teamtune"
         )
     assert refused(None, "--ckpt_path", "nowhere") == "ckpt_path: no checkpoint at nowhere"
     assert refused(None, "--ckpt_path", "last") == (

@@ -144,3 +144,27 @@ def test_python_m_src_is_the_same_command_and_two_runs_share_no_folder(tmp_path:
         for n in (1, 2)
     ]
     assert all(torch.equal(steps[0][name], steps[1][name]) for name in steps[0])
+
+
+@pytest.mark.slow
+def test_a_run_with_a_timer_and_without_a_bar_ends_well_on_a_terminal_that_knows_ascii_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """No file is opened in the locale's encoding, so that none can fail to be written."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    monkeypatch.setenv("PYTHONWARNDEFAULTENCODING", "1")
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    write_team(tmp_path)
+    timer = "{class_path: Timer, init_args: {duration: '00:01:00:00'}}"
+    options = (f"--trainer.callbacks+={timer}", "--trainer.enable_progress_bar=false")
+    code, output, errors = finish(start(tmp_path, "fit", "--config", "config.yaml", *options))
+    assert code == 0, errors
+    assert "| ATGRPO (step 2)" in output and output.isascii()
+    assert "\u2013" in (tmp_path / "outputs/run-001/result.md").read_text("utf-8")
+    ours = [
+        line for line in errors.splitlines() if "EncodingWarning" in line and "teamtune" in line
+    ]
+    assert ours == []
+    kept = yaml.safe_load((tmp_path / "outputs/run-001/config.yaml").read_text())
+    assert kept["trainer"]["callbacks"][0]["init_args"]["interval"] == "step"

@@ -119,8 +119,8 @@ def test_ctrl_c_then_sigkill_then_resume_is_one_run_to_the_end(folder: Path):
     changed = ("--trainer.max_epochs", str(end), f"--{LR}", "1e-4")
     run([*args, *changed, "--ckpt_path", str(second / LAST)])
     assert query(folder, "select run_uuid, status from runs") == [(run_id, "FINISHED")]
-    losses = "select step, value from metrics where key = 'team/lr' order by step"
-    assert dict(query(folder, losses))[end] == pytest.approx(1e-3)
+    rates = "select step, value from metrics where key = 'team/lr' order by step"
+    assert dict(query(folder, rates))[end] == pytest.approx(1e-4)
     final = torch.load(folder / "outputs/run-004" / LAST, weights_only=True)["team"]
     assert final["rollout_step"] == end and final["run_id"] == run_id
     assert third.is_dir() and (first / LAST).read_bytes() == saved

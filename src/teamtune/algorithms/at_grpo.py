@@ -6,7 +6,7 @@ from typing import Any
 from teamtune.algorithms.algorithm import OnTrees
 from teamtune.algorithms.credit import Baseline, Scale, group_advantages
 from teamtune.algorithms.policy_gradient import Clipped
-from teamtune.envs import Environment, TeamWork
+from teamtune.envs import Environment
 from teamtune.errors import ConfigError
 from teamtune.experience import Group, Rollout, groups_of
 
@@ -33,10 +33,10 @@ class ATGRPO(Clipped, OnTrees):
         self.keep_flat_groups = keep_flat_groups
 
     def check(self, env: Environment[Any]) -> None:
-        if isinstance(env, TeamWork) and env.delayed:
+        if env.delayed:
             raise ConfigError(
-                "model.algorithm: ATGRPO compares the rewards of one step, and in the workflow of "
-                "data.environment all but the last step of a round have none; take MAGRPO"
+                "model.algorithm: ATGRPO compares the rewards of one step, and data.environment "
+                "has steps that only later ones reward; take MAGRPO"
             )
 
     def assign_credit(self, rollouts: Sequence[Rollout]) -> None:

@@ -10,8 +10,10 @@ from lightning.fabric.plugins.io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
 from teamtune.callbacks.base import TeamCallback
+from teamtune.callbacks.disk import check_disk
 from teamtune.ranges import PositiveInt
 from teamtune.tracking import MLflowTracker
+from teamtune.training import TeamModule
 
 
 class StreamedCheckpointIO(TorchCheckpointIO):
@@ -45,6 +47,13 @@ class TeamCheckpoint(TeamCallback, Checkpoint):
         self.every_n_steps = every_n_steps
         self.keep = keep
         self._unsaved: dict[str, Any] | None = None
+
+    def check(self, team: TeamModule, trainer: L.Trainer) -> None:
+        """Raises ConfigError where the disk is too small for what is going to be saved."""
+        planned = self.keep
+        if trainer.max_epochs is not None and trainer.max_epochs > 0:
+            planned = min(self.keep, 2 + trainer.max_epochs // self.every_n_steps)
+        check_disk(team, Path(trainer.default_root_dir), planned + 1)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
@@ -101,7 +110,10 @@ class TeamCheckpoint(TeamCallback, Checkpoint):
         link = folder / "last.ckpt"
         fresh = folder / ".last.ckpt"
         fresh.unlink(missing_ok=True)
-        fresh.symlink_to(path.name)
+        try:
+            fresh.symlink_to(path.name)
+        except OSError:  # a file system without links: the name itself, which the command follows
+            fresh.write_text(path.name, "utf-8")
         os.replace(fresh, link)
         for old in sorted(folder.glob("step-*.ckpt"))[: -self.keep]:
             old.unlink()

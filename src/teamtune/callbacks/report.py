@@ -190,7 +190,7 @@ class Report(TeamCallback):
     @rank_zero_only
     def _write(self, rows: list[Row]) -> None:
         text = json.dumps([asdict(r) for r in rows], indent=1)
-        (self.team.run_dir / "evaluations.json").write_text(text + "\n")
+        (self.team.run_dir / "evaluations.json").write_text(text + "\n", "utf-8")
 
     @rank_zero_only
     def _draw(self, trainer: L.Trainer, last_return: float) -> None:
@@ -206,7 +206,7 @@ class Report(TeamCallback):
     @rank_zero_only
     def _print(self, rows: list[Row]) -> None:
         text = table(rows)
-        (self.team.run_dir / "result.md").write_text(text + "\n")
+        (self.team.run_dir / "result.md").write_text(text + "\n", "utf-8")
         self.team.print(f"\n{text}\n\nfiles: {self.team.run_dir}")
 
     def state_dict(self) -> dict[str, Any]:

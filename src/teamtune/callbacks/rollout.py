@@ -9,7 +9,7 @@ import lightning as L
 from teamtune import ranks
 from teamtune.callbacks.evaluation import Evaluation
 from teamtune.callbacks.failures import refuse_failures
-from teamtune.callbacks.run_folder import new_run_folder
+from teamtune.callbacks.run_folder import open_run_folder
 from teamtune.callbacks.vocabulary import check_vocabulary
 from teamtune.envs import AnswerAndRevise, Environment, TeamWork
 from teamtune.errors import ConfigError
@@ -93,7 +93,7 @@ class RolloutCallback(Evaluation):
         if team.engines:
             return
         self.check(team, self.data.environment)
-        run_dir = new_run_folder(trainer)
+        run_dir, locks = open_run_folder(trainer, team.checkpoint if stage == "fit" else None)
         policies = team.named_policies()
         for name, policy in policies.items():
             policy.prepare(run_dir / "models" / name, trainer.is_global_zero, team.seed)
@@ -102,7 +102,7 @@ class RolloutCallback(Evaluation):
         frozen = policies.keys() - team.trained().keys()
         engines = self.placement.engines(folders, self.sampling, frozen)
         runner = asyncio.Runner()
-        team.session = Session(run_dir, engines, self.sampling.temperature, runner)
+        team.session = Session(run_dir, engines, self.sampling.temperature, runner, locks)
         env, tasks = self.data.environment, self.data.held_out[:TRIED]
         check_vocabulary(env, tasks, engines, team.policy_map, self.sampling, runner)
 

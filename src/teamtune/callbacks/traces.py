@@ -135,7 +135,7 @@ class RolloutWriter(TeamCallback):
         draw = self.data.environment.draw
         parts = ranks.gathered([plain(rollout, draw) for rollout in self.team.rollouts])
         if trainer.is_global_zero:
-            with (self.team.run_dir / "rollouts.jsonl").open("a") as file:
+            with (self.team.run_dir / "rollouts.jsonl").open("a", encoding="utf-8") as file:
                 for line in (line for part in parts for line in part):
                     file.write(json.dumps(line) + "\n")
 

@@ -9,6 +9,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, NoReturn
 
 from jsonargparse import ArgumentError, set_parsing_settings
@@ -65,6 +66,9 @@ def quiet() -> None:
 
 def main() -> None:
     """Entry point. A configuration that cannot work is one line and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a sign ends no run
     keep_freed_memory()
     try:
         arguments = read_arguments(sys.argv[1:])

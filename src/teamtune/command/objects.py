@@ -32,7 +32,7 @@ def instantiate(parser: ArgumentParser, config: Namespace, subcommand: str) -> N
     """
     builder = Builder(config[subcommand])
     named = config.clone()
-    for key, node in list(_nodes(named[subcommand])):
+    for key, node in list(nodes(named[subcommand])):
         if _names_a_class(node.get("class_path")):
             node["dict_kwargs"] = {**(node.get("dict_kwargs") or {}), KEY: f"{key}.init_args"}
     try:
@@ -68,7 +68,7 @@ class Builder:
     def _find(self, kwargs: dict[str, Any]) -> str:
         """The key of a section or data class, which carries none: the first with these values."""
         plain = {name: value for name, value in kwargs.items() if _is_plain(value)}
-        for key, node in _nodes(self.config):
+        for key, node in nodes(self.config):
             same = {name: value for name, value in node.items() if name in plain}
             if node.keys() == kwargs.keys() and same == plain:
                 return key
@@ -92,7 +92,7 @@ def place(error: Exception, key: str, names: Any, sections: Any) -> str:
     return message if first in sections or not key else f"{key}: {message}"
 
 
-def _nodes(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def nodes(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """All mappings below `value` and their keys; the mappings are the configuration's own."""
     if isinstance(value, Namespace):
         value = vars(value)
@@ -104,7 +104,7 @@ def _nodes(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     for name, item in items:
         if name == "dict_kwargs":
             continue  # nothing in there is built
-        yield from _nodes(item, f"{key}.{name}" if key else str(name))
+        yield from nodes(item, f"{key}.{name}" if key else str(name))
 
 
 def _names_a_class(path: Any) -> bool:

@@ -46,7 +46,7 @@ def read_file(file: str | Path, above: Sequence[Path] = ()) -> dict[str, Any]:
 def _load(file: str | Path) -> dict[str, Any]:
     """A file as plain mappings, lists, texts and numbers."""
     try:
-        text = Path(file).read_text()
+        text = Path(file).read_text("utf-8")
         _check_nodes(file, yaml.compose(text, yaml.SafeLoader))
         content = json.loads(json.dumps(get_loader("yaml")(text), default=str))
     except OSError as error:

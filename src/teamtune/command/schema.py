@@ -19,6 +19,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from jsonargparse import ArgumentError, ArgumentParser
 from jsonargparse.typing import get_registered_type
+from lightning.pytorch.callbacks import (
+    BatchSizeFinder,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    StochasticWeightAveraging,
+    WeightAveraging,
+)
 from torch.optim import LBFGS, SparseAdam
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
@@ -36,6 +43,13 @@ UNUSABLE: dict[type, str] = {
     LBFGS: "asks for the loss again, which a rollout step has once",
     SparseAdam: "takes sparse gradients only, which models here do not have",
     ReduceLROnPlateau: "follows a metric, which schedules here are not given",
+    WeightAveraging: "is not supported, for engines sample with the weights that are trained",
+    StochasticWeightAveraging: "is not supported, for it takes one optimizer, and engines sample "
+    "with the weights that are trained",
+    GradientAccumulationScheduler: "has no effect here, model.policies.<name>.init_args."
+    "token_budget makes micro-batches",
+    LearningRateFinder: "is not supported, for it takes one optimizer that Lightning steps",
+    BatchSizeFinder: "is not supported, data.tasks_per_step says how many tasks a step has",
 }
 """Classes of the right kind that a step cannot use, and why."""
 LIMITS = {operator.gt: "above", operator.ge: "of at least", operator.lt: "below"}

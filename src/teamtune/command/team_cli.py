@@ -2,6 +2,8 @@
 
 import os
 import secrets
+from enum import Enum
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -24,9 +26,11 @@ from teamtune.callbacks import (
     WarmStart,
     WeightSync,
 )
+from teamtune.callbacks.run_folder import check_run_folder
 from teamtune.command.arguments import Arguments
 from teamtune.command.checkpoints import check_team, find_checkpoint, read_checkpoint
-from teamtune.command.objects import instantiate
+from teamtune.command.metrics import metric_names
+from teamtune.command.objects import instantiate, nodes
 from teamtune.command.schema import check
 from teamtune.command.trainer import check_callbacks, check_numbers
 from teamtune.errors import ConfigError
@@ -57,7 +61,7 @@ class SaveConfig(SaveConfigCallback):
     def save_config(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         assert isinstance(pl_module, TeamModule)
         text = self.parser.dump(self.config, skip_none=False)
-        (pl_module.run_dir / "config.yaml").write_text(text)
+        (pl_module.run_dir / "config.yaml").write_text(text, "utf-8")
         for logger in trainer.loggers:
             if isinstance(logger, MLflowTracker):
                 logger.begin(pl_module.run_dir)
@@ -129,6 +133,12 @@ class TeamCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         config = self.config[self.subcommand]
         check_numbers(config.trainer)
+        _name_choices(config)
+        if config.trainer.enable_progress_bar is False:
+            defaults = self.trainer_defaults["callbacks"]
+            self.trainer_defaults["callbacks"] = [
+                c for c in defaults if not isinstance(c, TeamProgress)
+            ]
         if config.ckpt_path is not None:
             config.ckpt_path = find_checkpoint(config.ckpt_path, config.trainer.default_root_dir)
             self.checkpoint = read_checkpoint(config.ckpt_path)
@@ -165,18 +175,24 @@ class TeamCLI(LightningCLI):
                 callback.check(module, self.datamodule.environment)
             elif isinstance(callback, WarmStart):
                 callback.check(module)
+            elif isinstance(callback, TeamCheckpoint) and self.subcommand == "fit":
+                callback.check(module, self.trainer)
         # Others cast the fp32 master weights or need a scaler, which the loop has not.
         if (precision := self.trainer.precision) not in ("32-true", "bf16-mixed"):
             raise ConfigError(f"trainer.precision: got {precision!r}, allowed: 32-true, bf16-mixed")
-        check_callbacks(self._get(self.config_init, "trainer")["callbacks"], list(module.policies))
+        given = self._get(self.config_init, "trainer")["callbacks"]
+        samples = config.rollout.evaluation_samples
+        check_callbacks(given, metric_names(module, self.datamodule.environment, samples))
+        going_on = config.ckpt_path if self.subcommand == "fit" else None
+        rank_zero_only(check_run_folder)(Path(config.trainer.default_root_dir), going_on)
         connector: Any = self.trainer._signal_connector
         connector._sigterm_notifier_fn = self._tell_children
         callbacks.sort(key=_place)
         if self.first is not None:
             callbacks.insert(0, self.first)
         if self.checkpoint is not None:
-            check_team(self.checkpoint, module, config.ckpt_path)
-            self.checkpoint = None
+            check_team(self.checkpoint, module, config.ckpt_path, self.subcommand == "fit")
+            module.checkpoint, self.checkpoint = config.ckpt_path, None
         elif self.subcommand != "fit":
             rank_zero_only(print)(
                 "no --ckpt_path: evaluating the team as the configuration builds it"
@@ -190,6 +206,17 @@ class TeamCLI(LightningCLI):
         launcher = self.trainer.strategy.launcher
         if launcher is not None:
             launcher.kill(number)  # type: ignore[arg-type]
+
+
+def _name_choices(config: Any) -> None:
+    """Defaults that are a text and a member of an enumeration become the text alone.
+
+    The parser, which wrote them, does not take them back.
+    """
+    for _, node in nodes(config):
+        for key, value in node.items():
+            if isinstance(value, str) and isinstance(value, Enum):
+                node[key] = str(value.value)
 
 
 def _place(callback: L.Callback) -> tuple[bool, bool]:

@@ -1,7 +1,8 @@
 """What Lightning's Trainer would take and this loop cannot use, refused before anything starts."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Any
 
 from lightning.fabric.plugins.environments import (
@@ -21,11 +22,14 @@ OURS: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("gradient_clip_val", (None,), f"{POLICY}.max_grad_norm clips"),
     ("gradient_clip_algorithm", (None,), f"{POLICY}.max_grad_norm clips by the norm"),
     ("val_check_interval", (None, 1, 1.0), "trainer.check_val_every_n_epoch counts rollout steps"),
+    (
+        "enable_checkpointing",
+        (None, True),
+        "checkpoint.every_n_steps and checkpoint.keep say what is saved",
+    ),
     ("overfit_batches", (0, 0.0), "data.train with a count trains on few tasks"),
 )
 """Options of the Trainer that this loop does not go by, what they may be, and what it goes by."""
-METRICS = ("val", "rollout", "time")
-"""What the names of metrics begin with, besides the policies'."""
 
 
 def check_numbers(trainer: Any) -> None:
@@ -66,14 +70,24 @@ def check_numbers(trainer: Any) -> None:
         raise ConfigError(f"trainer.check_val_every_n_epoch: got {every}, allowed: 1 or more")
 
 
-def check_callbacks(callbacks: Any, policies: Sequence[str]) -> None:
-    """Raises ConfigError for a callback that waits for a metric which nothing logs."""
-    known = (*METRICS, *policies)
-    for index, callback in enumerate(callbacks if isinstance(callbacks, list) else [callbacks]):
+def check_callbacks(callbacks: Any, known: Collection[str]) -> None:
+    """Raises ConfigError for a callback that waits for a metric which nothing logs.
+
+    Args:
+        callbacks: Those of the configuration.
+        known: The metrics' names; where callbacks of users may log others, any name is let pass.
+    """
+    given = callbacks if isinstance(callbacks, list) else [callbacks]
+    origins = {type(c).__module__.partition(".")[0] for c in given if c is not None}
+    if not origins <= {"teamtune", "lightning"}:
+        return
+    for index, callback in enumerate(given):
         monitor = getattr(callback, "monitor", None)
-        section, slash, _ = str(monitor).partition("/")
-        if monitor is not None and not (slash and section in known):
-            raise ConfigError(
-                f"trainer.callbacks.{index}.init_args.monitor: got {monitor!r}"
-                f", allowed: a metric such as val/success, rollout/failed or {policies[0]}/loss"
-            )
+        if monitor is None or monitor in known:
+            continue
+        close = get_close_matches(str(monitor), sorted(known), n=3)
+        examples = close or [n for n in sorted(known) if n.endswith(("/success", "/loss"))]
+        raise ConfigError(
+            f"trainer.callbacks.{index}.init_args.monitor: got {monitor!r}, allowed: a metric such "
+            f"as {', '.join(examples)}"
+        )

@@ -43,7 +43,8 @@ def check_env(env: Environment[Any], tasks: Iterable[Task], max_states: int = MA
     same in all states; no reachable failure has a return as large as that of a success; and an
     agent whose actions change what comes later is paid for them: where another agent's rewards
     differ between actions, its own do too. The last one does not concern steps that an environment
-    calls not judged (`Outcome.judged`), which only a joint return can credit.
+    calls not judged (`Outcome.judged`), which only a joint return can credit; one that has such
+    steps says that it is `delayed`.
 
     Args:
         env: The environment.
@@ -140,6 +141,12 @@ async def _checked(
         for name, value in vars(reward).items():
             inside = math.isfinite(value) and low <= value <= high
             _require(inside, f"{agent}'s {name} reward {value} leaves [{low}, {high}]", task, state)
+    _require(
+        step.outcome.judged or env.delayed,
+        "an unjudged step, and env.delayed is False",
+        task,
+        state,
+    )
     _require(_same(step, again), f"two equal transitions differ under {actions}", task, state)
     _require(step.done or not step.success, "a success that is not done", task, state)
     _require(not (step.done and env.acting(step.state)), "done, yet somebody acts", task, state)

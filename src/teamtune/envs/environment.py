@@ -64,6 +64,8 @@ class Environment(ABC, Generic[State]):
     """Every role, in the order in which they first act."""
     reward_range: tuple[float, float] = (float("-inf"), float("inf"))
     """Bounds of `local` and of `team` each; `check_env` holds transitions to them."""
+    delayed: bool = False
+    """Whether an agent's step may be rewarded only by what later steps earn (not judged)."""
 
     def check(self) -> None:
         """Raises ConfigError where this machine cannot play it; asked before anything is written.

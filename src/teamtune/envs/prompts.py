@@ -50,7 +50,7 @@ class Prompts:
                 raise ConfigError(f"no prompt for role {role!r}: {folder}/{role}.jinja is missing")
             try:
                 self._templates[role] = loader.get_template(name)
-                self._has_system[role] = SEPARATOR in (folder / name).read_text()
+                self._has_system[role] = SEPARATOR in (folder / name).read_text("utf-8")
             except jinja2.TemplateSyntaxError as error:
                 raise ConfigError(f"{folder / name}:{error.lineno}: {error.message}") from error
 

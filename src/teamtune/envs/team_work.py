@@ -70,8 +70,6 @@ class TeamWork(Environment[TeamState]):
 
     schedule: tuple[tuple[str, ...], ...]
     """Who acts in each step of an episode."""
-    delayed: bool
-    """Whether an agent's step may be rewarded only by what later steps earn."""
     maxima: Mapping[str, float]
     """The largest value of each level of the joint reward."""
     shares: Mapping[str, tuple[str, ...]] = {}

@@ -42,14 +42,14 @@ class SuccessRate(Metric):
         self.trials += len(outcomes)
 
     def compute(self) -> dict[str, float]:
-        """`success`, its 95 % interval `success_low` and `success_high`, and `tasks`."""
+        """`success`, its 95 % interval `success_low` and `success_high`, and `episodes`."""
         won, total = int(self.successes), int(self.trials)
         low, high = wilson_interval(won, total)
         return {
             "success": won / total if total else 0.0,
             "success_low": low,
             "success_high": high,
-            "tasks": float(total),
+            "episodes": float(total),
         }
 
 
@@ -193,11 +193,12 @@ class GenerationCost(Metric):
         self.seconds += seconds
 
     def compute(self) -> dict[str, float]:
-        """`tokens`, those and seconds per task, tokens per second; empty before any task."""
+        """`tasks`, `tokens`, those and seconds per task, tokens per second; empty before any."""
         tokens, seconds, tasks = int(self.tokens), float(self.seconds), int(self.tasks)
         if not tasks:
             return {}
         return {
+            "tasks": float(tasks),
             "tokens": float(tokens),
             "tokens_per_task": tokens / tasks,
             "seconds_per_task": seconds / tasks,

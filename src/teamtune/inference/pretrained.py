@@ -3,6 +3,7 @@
 What cannot be used is told in one line that begins with `model: `, before anything is made of it.
 """
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -13,6 +14,7 @@ import torch
 
 from teamtune.errors import ConfigError
 
+GENERATION = "generation_config.json"
 CAUSAL = "allowed: a causal language model such as Llama, Qwen, Gemma or Mistral"
 SAFE: dict[str, Any] = {"trust_remote_code": False}
 """Without it transformers asks on the terminal whether to run a model's own code."""
@@ -63,13 +65,22 @@ def read_tokenizer(model: str) -> Any:
 def read_generation_config(model: str) -> Any:
     """The model's defaults of generation; None where it has none."""
     from transformers import GenerationConfig
-    from transformers.utils import cached_file
 
     with _told(model, "generation_config.json of "):
-        file = cached_file(
-            model, "generation_config.json", _raise_exceptions_for_missing_entries=False
-        )
-        return None if file is None else GenerationConfig.from_pretrained(model)
+        return None if _generation_file(model) is None else GenerationConfig.from_pretrained(model)
+
+
+def copy_generation_config(model: str, folder: Path) -> None:
+    """As it is, end tokens and all; some that it loads transformers refuses to save."""
+    file = _generation_file(model)
+    if file is not None:
+        shutil.copyfile(file, folder / GENERATION)
+
+
+def _generation_file(model: str) -> str | None:
+    from transformers.utils import cached_file
+
+    return cached_file(model, GENERATION, _raise_exceptions_for_missing_entries=False)
 
 
 def load(model: str, dtype: torch.dtype, attention: str = "sdpa") -> Any:

@@ -15,6 +15,7 @@ from teamtune.inference.chat import HFChat
 from teamtune.inference.pretrained import (
     SAFE,
     check_weights,
+    copy_generation_config,
     load,
     outline,
     read_config,
@@ -231,11 +232,9 @@ class Policy(L.LightningModule):
             assert self.folder is not None and self.scorer is not None
             plain: Any = AutoModelForCausalLM.from_config(self.scorer.lm.config, **SAFE)
             plain.load_state_dict(weights)
-            plain.generation_config = (
-                self.scorer.lm.generation_config
-            )  # it may name more end tokens
             plain.save_pretrained(folder)
             read_tokenizer(self.folder).save_pretrained(folder)
+            copy_generation_config(self.folder, folder)
 
 
 def check_optimizer(optimizer: OptimizerCallable) -> None:

@@ -84,7 +84,7 @@ class TinyLlama:
         """The vocabulary, special tokens first, each word once."""
         if isinstance(self.vocabulary, str):
             try:
-                words = Path(self.vocabulary).read_text().split()
+                words = Path(self.vocabulary).read_text("utf-8").split()
             except OSError as error:
                 raise ConfigError(f"vocabulary: cannot read {self.vocabulary!r}") from error
         else:

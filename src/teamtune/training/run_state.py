@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from teamtune.inference import RolloutEngine
 from teamtune.inference.placement import close
@@ -18,6 +18,8 @@ class RunState:
     rollout_step: int = 0
     """Steps taken; the x-axis of everything."""
     warm_started: bool = False
+    moved: dict[str, int] = field(default_factory=dict)
+    """Steps in which each policy's optimizer moved, and with it its schedule."""
     training_tokens: int = 0
     """Tokens generated for training so far, over all ranks."""
     run_id: str | None = None
@@ -37,6 +39,7 @@ class RunState:
         return {
             "rollout_step": self.rollout_step,
             "warm_started": self.warm_started,
+            "moved": dict(self.moved),
             "training_tokens": self.training_tokens,
             "run_id": self.run_id,
             "seconds": self.seconds,
@@ -48,6 +51,7 @@ class RunState:
         return cls(
             state["rollout_step"],
             state["warm_started"],
+            dict(state["moved"]),
             state["training_tokens"],
             state["run_id"],
             state["seconds"],
@@ -65,6 +69,8 @@ class Session:
     """At which experience is sampled, and therefore scored."""
     runner: asyncio.Runner | None = None
     """Whose event loop all rollouts share."""
+    locks: list[BinaryIO] = field(default_factory=list)
+    """On the folders that no other process may train on."""
 
     def close(self) -> None:
         """Ends the engines and the event loop."""
@@ -74,3 +80,6 @@ class Session:
             with suppress(KeyboardInterrupt):  # the one that ended the run, out of its tasks again
                 self.runner.close()
             self.runner = None
+        for lock in self.locks:
+            lock.close()
+        self.locks = []

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from teamtune.inference import RolloutEngine
 from teamtune.policies import Policy
 from teamtune.ranges import PositiveInt
 from teamtune.seeds import derive_seed
+from teamtune.training.fingerprint import class_path, fingerprint
 from teamtune.training.loop import MultiOptimizerLoop
+from teamtune.training.resumption import configure
 from teamtune.training.run_state import RunState, Session
 from teamtune.training.silence import Silence
 
@@ -77,6 +79,9 @@ class TeamModule(L.LightningModule):
         self.state = RunState()
         self.session = Session()
         self.silence = Silence()
+        self.checkpoint: Path | None = None
+        """The file that this session goes on from, as the command names it."""
+        self._restored: dict[str, Any] | None = None
         self.seed = 0
         self.phase = "set-up"
         """What the run is doing, for whoever shows it."""
@@ -156,6 +161,28 @@ class TeamModule(L.LightningModule):
             configured.append(entry)
         return configured
 
+    def on_train_start(self) -> None:
+        """After a checkpoint the configuration's optimizer settings and schedules hold."""
+        if self._restored is None:
+            return
+        for name, optimizer, schedule in self._steppers():
+            before = self._restored[name]["settings"]
+            policy, moved = self.policy(name), self.state.moved.get(name, 0)
+            changed = configure(policy, optimizer, schedule, moved, before)
+            if changed:
+                shown = ", ".join(f"{key} {old} -> {new}" for key, (old, new) in changed.items())
+                self.print(f"policy {name} goes on with another optimizer setting: {shown}")
+        self._restored = None
+
+    def _steppers(self) -> Iterator[tuple[str, Any, Any]]:
+        """Each trained policy's name, its optimizer, and its schedule or None."""
+        schedules = iter(self._listed(self.lr_schedulers()))
+        for (name, policy), optimizer in zip(
+            self.trained().items(), self._listed(self.optimizers())
+        ):
+            has = policy.scheduler_factory is not None
+            yield name, optimizer, next(schedules) if has else None
+
     def training_step(self, batch: Any, batch_idx: int) -> None:
         """One rollout's credit, and the update of every policy. A callback has brought rollouts."""
         self.enter("update")
@@ -165,7 +192,7 @@ class TeamModule(L.LightningModule):
         experience: dict[str, list[Group]] = {name: [] for name in self.policies}
         for group in groups_of(self.rollouts):
             experience[group.policy].append(group)
-        optimizers = dict(zip(self.trained(), self._listed(self.optimizers())))
+        optimizers = {name: optimizer for name, optimizer, _ in self._steppers()}
         metrics = self.loop.run(
             self.trained(),
             optimizers,
@@ -174,14 +201,13 @@ class TeamModule(L.LightningModule):
             derive_seed(self.seed, "minibatches", self.rollout_step),
             self.device,
         )
-        schedulers = iter(self._listed(self.lr_schedulers()))
-        for name, optimizer in optimizers.items():
+        for name, optimizer, schedule in self._steppers():
             metrics[f"{name}/lr"] = optimizer.param_groups[0]["lr"]
             stepped = f"{name}/loss" in metrics
             metrics[f"{name}/stepped"] = float(stepped)
-            if self.policy(name).scheduler_factory is not None:
-                schedule = next(schedulers)
-                if stepped:  # a schedule belongs to the steps of its optimizer
+            if stepped:
+                self.state.moved[name] = self.state.moved.get(name, 0) + 1
+                if schedule is not None:  # it belongs to the steps of its optimizer
                     schedule.step()
         self.algorithm.advance()
         metrics["time/update"] = time.monotonic() - began
@@ -227,13 +253,17 @@ class TeamModule(L.LightningModule):
             logger.log_metrics(metrics, step=self.rollout_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        policies = self.named_policies()
         checkpoint["team"] = {
             **self.state.state_dict(),
             "policy_map": self.policy_map,
-            "lora_alpha": {name: float(p.lora.alpha) for name, p in policies.items() if p.lora},
-            "versions": {name: p.version for name, p in policies.items()},
+            "versions": {name: p.version for name, p in self.named_policies().items()},
             "algorithm": self.algorithm.state_dict(),
+        }
+        states = checkpoint.get("optimizer_states", [])  # none where weights alone are saved
+        checkpoint["fingerprint"] = {
+            "algorithm": class_path(self.algorithm),
+            "policies": {name: fingerprint(policy) for name, policy in self.trained().items()},
+            "remembered": [len(state["state"]) for state in states],
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -242,3 +272,5 @@ class TeamModule(L.LightningModule):
         for name, version in team["versions"].items():
             self.policy(name).version = version
         self.algorithm.load_state_dict(team["algorithm"])
+        self._restored = checkpoint["fingerprint"]["policies"]
+        checkpoint["lr_schedulers"] = []  # walked anew, see `configure`

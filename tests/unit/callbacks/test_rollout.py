@@ -9,6 +9,7 @@ from teamtune.algorithms import ATGRPO, MAGRPO
 from teamtune.callbacks import RolloutCallback
 from teamtune.callbacks.failures import refuse_failures, refuse_too_long
 from teamtune.envs import Code, PlanPath
+from teamtune.envs.relay import Relay
 from teamtune.envs.writing import TLDR
 from teamtune.errors import ConfigError
 from teamtune.inference import Sampling
@@ -59,6 +60,10 @@ def test_a_comparison_within_a_step_needs_a_reward_in_it(workflow):
     with pytest.raises(ConfigError, match="ATGRPO compares the rewards of one step.*take MAGRPO"):
         ATGRPO().check(TLDR(workflow))
     ATGRPO().check(TLDR("parallel"))
+    with pytest.raises(ConfigError, match="has steps that only later ones reward; take MAGRPO"):
+        ATGRPO().check(Relay(prompts="compact"))
+    ATGRPO().check(Relay(prompts="compact", code_book=True))
+    ATGRPO().check(Relay(prompts="compact", scouts=0))
 
 
 def test_an_evaluation_in_which_too_much_failed_is_refused():

@@ -134,6 +134,7 @@ def test_cost_per_task():
     cost.update(tokens=100, seconds=3.0, tasks=1)
     assert cost.compute() == pytest.approx(
         {
+            "tasks": 4,
             "tokens": 400,
             "tokens_per_task": 100,
             "seconds_per_task": 1.25,

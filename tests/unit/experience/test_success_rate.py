@@ -26,6 +26,6 @@ def test_rates_add_up_over_batches():
     rate.update([])
     got = rate.compute()
     assert got["success"] == pytest.approx(2 / 3)
-    assert got["tasks"] == 3
+    assert got["episodes"] == 3
     rate.reset()
-    assert rate.compute()["tasks"] == 0
+    assert rate.compute()["episodes"] == 0

@@ -108,6 +108,7 @@ class Relay(Environment[RelayState]):
             self.scouts, self.agents, self.phases = (), (ACTOR,), ("move",)
         elif asks:
             self.agents, self.phases = (ACTOR, *self.scouts), ("ask", "tell", "move")
+        self.delayed = len(self.phases) > 1 and not code_book
         self.reward_range = (-float(max_moves), float(max_moves))
         self.prompts = Prompts(folder_of(Path(__file__).parent / "prompts", prompts), self.agents)
 
