@@ -42,6 +42,7 @@ class Signalling(Environment[Seen]):
 
     def __init__(self, length: int, code_book: bool):
         self.length, self.code_book = length, code_book
+        self.delayed = not code_book
         sayings = itertools.product(WORDS, repeat=length)
         self.names = {f"signal-{i}": " ".join(words) for i, words in enumerate(sayings)}
         self.tasks = [

@@ -143,7 +143,7 @@ async def _checked(
             _require(inside, f"{agent}'s {name} reward {value} leaves [{low}, {high}]", task, state)
     _require(
         step.outcome.judged or env.delayed,
-        "an unjudged step, and env.delayed is False",
+        "a step that is not judged, of an environment that is not `delayed`",
         task,
         state,
     )

@@ -34,6 +34,7 @@ class Doors(Environment[Yard]):
 
     agents = ("scout", "opener")
     reward_range = (0.0, 1.0)
+    delayed = True
 
     def task(self, seed: int) -> Task:
         rng = random.Random(derive_seed("doors", seed))

@@ -169,7 +169,7 @@ def test_an_agent_that_is_paid_or_that_only_a_joint_return_can_credit_is_none():
     paid, delayed = Signal(), Signal()
     paid.pay, delayed.judged = 0.1, False
     check_env(paid, FRUITS)
-    with pytest.raises(ContractError, match="an unjudged step"):
+    with pytest.raises(ContractError, match="not judged"):
         check_env(delayed, FRUITS)
     delayed.delayed = True
     check_env(delayed, FRUITS)
