@@ -12,6 +12,7 @@ from teamtune import ranks
 from teamtune.callbacks.weight_sync import probe_difference
 from teamtune.inference import RolloutEngine, Sampling, TransformersEngine
 from teamtune.inference.vllm import VLLMEngine
+from teamtune.policies import TinyLlama
 
 CPU = torch.device("cpu")
 
@@ -39,6 +40,15 @@ def test_a_model_of_135m_parameters_agrees_with_the_trainer(back_end):
         print(f"{back_end}, temperature {temperature}: largest difference {worst:.2g}")
         assert worst < 1e-4
     engine.close()
+
+
+@pytest.mark.parametrize("context", [2, 8, 9])
+def test_the_probe_fits_into_any_context(tmp_path, context):
+    """Eight tokens are asked for; in a context of eight or less there is no room for them."""
+    TinyLlama(["a", "b"], 32, 1, 2, 64, context_length=context).build(tmp_path, 0)
+    engine, policy = TransformersEngine(str(tmp_path), Sampling()), make_policy(tmp_path)
+    engine.load_weights(policy.full_weights(), 1)
+    assert probe_difference(policy, engine, 1.0, 8, CPU) < 1e-5
 
 
 @pytest.mark.slow

@@ -95,13 +95,15 @@ def probe_difference(
 ) -> float:
     """Largest |log-prob(engine) - log-prob(trainer)| over sampled completions; inf where none came.
 
-    The engine draws a few completions of `num_tokens` tokens after a prompt of random ids, which
-    other than a sentence are many different ones in any vocabulary. All ranks must call.
+    The engine draws a few completions of `num_tokens` tokens, or as many as its context has room
+    for, after a prompt of random ids, which other than a sentence are many different ones in any
+    vocabulary. All ranks must call.
     """
     assert policy.scorer is not None
     vocabulary = policy.scorer.lm.config.get_text_config().vocab_size
     seed = derive_seed("probe", policy.version)
-    length = max(1, min(PROBE_LENGTH, engine.context_length - num_tokens))
+    num_tokens = min(num_tokens, engine.context_length - 1)
+    length = min(PROBE_LENGTH, engine.context_length - num_tokens)
     prompt_ids = random.Random(seed).choices(range(vocabulary), k=length)
     sampling = Sampling(temperature=temperature, max_tokens=num_tokens)
 
