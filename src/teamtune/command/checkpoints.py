@@ -90,13 +90,12 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     return checkpoint
 
 
+@rank_zero_only
 def _damaged(path: str | Path) -> str | None:
     """The first part of a file that is not what was written; rank zero reads it once for that.
 
     torch writes zip files, in which every part has its checksum, and does not look at them itself.
     """
-    if rank_zero_only.rank != 0:
-        return None
     with zipfile.ZipFile(path) as file:
         return file.testzip()
 

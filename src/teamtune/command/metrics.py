@@ -12,8 +12,10 @@ from teamtune.inference import Completion
 from teamtune.training import TeamModule
 
 TIMES = ("evaluation", "rollout", "sync", "update", "warm_start")
-OF_POLICY = ("approx_kl", "entropy", "flat_groups", "grad_norm", "loss", "lr", "sampling_gap")
-OF_POLICY += ("stepped", "tokens", "warm_start_loss")
+OF_POLICY = (
+    *("approx_kl", "entropy", "flat_groups", "grad_norm", "loss", "lr", "sampling_gap"),
+    *("stepped", "tokens", "warm_start_loss"),
+)
 
 
 def metric_names(module: TeamModule, env: Environment, samples: int) -> set[str]:

@@ -183,9 +183,8 @@ class TeamCLI(LightningCLI):
         given = self._get(self.config_init, "trainer")["callbacks"]
         samples = config.rollout.evaluation_samples
         check_callbacks(given, metric_names(module, self.datamodule.environment, samples))
-        if rank_zero_only.rank == 0:
-            going_on = config.ckpt_path if self.subcommand == "fit" else None
-            check_run_folder(Path(config.trainer.default_root_dir), going_on)
+        going_on = config.ckpt_path if self.subcommand == "fit" else None
+        rank_zero_only(check_run_folder)(Path(config.trainer.default_root_dir), going_on)
         connector: Any = self.trainer._signal_connector
         connector._sigterm_notifier_fn = self._tell_children
         callbacks.sort(key=_place)
