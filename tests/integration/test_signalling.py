@@ -43,6 +43,7 @@ class Signalling(Environment[Seen]):
 
     def __init__(self, length: int, code_book: bool):
         self.length, self.code_book = length, code_book
+        self.delayed = not code_book
         self.signals = [" ".join(words) for words in itertools.product(WORDS, repeat=length)]
         self.tasks = [
             Task(f"{signal}/{k}", {"signal": signal})
