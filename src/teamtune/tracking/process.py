@@ -19,7 +19,9 @@ def process(pid: int | None = None) -> str | None:
     """
     pid = os.getpid() if pid is None else pid
     try:
-        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        state, *rest = (
+            Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        )
     except OSError:
         return None
     return None if state == "Z" else f"{pid}-{rest[18]}"
