@@ -4,24 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from teamtune.experience.metrics import Z95
-
-STUDENT: tuple[float, ...] = (
-    12.706,
-    4.303,
-    3.182,
-    2.776,
-    2.571,
-    2.447,
-    2.365,
-    2.306,
-    2.262,
-    2.228,
-    2.201,
-    2.179,
-)
-STUDENT += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064)
-"""The 97.5 % quantile of Student's distribution for 1, 2, ... degrees of freedom."""
+from scipy.stats import t as student
 
 Point = tuple[float, float]
 """Tokens generated so far, and the metric."""
@@ -39,8 +22,7 @@ def seed_interval(values: Sequence[float]) -> tuple[float, float] | None:
         return None
     center = mean(values)
     deviation = math.sqrt(math.fsum((v - center) ** 2 for v in values) / (n - 1))
-    quantile = STUDENT[n - 2] if n - 2 < len(STUDENT) else Z95
-    half = quantile * deviation / math.sqrt(n)
+    half = float(student.ppf(0.975, n - 1)) * deviation / math.sqrt(n)
     return center - half, center + half
 
 
