@@ -1,6 +1,7 @@
 """Makers of small records and models that several tests share."""
 
 import itertools
+import json
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -112,6 +113,13 @@ def random_group(rng: random.Random, answers: int = 3, flat: bool = False, **key
         logprobs = tuple(rng.uniform(-4.0, -2.5) for _ in ids)
         candidates.append(candidate(ids, a - mean, sampling_logprobs=logprobs))
     return group(prompt, candidates, **key)
+
+
+def written(path: Path, *rows: Any) -> str:
+    """A JSONL file of rows; a text stands for a line as it is."""
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
 
 
 def model_folder(folder: Path, kind: str = "llama", seed: int = 0, tied: bool = False) -> Path:

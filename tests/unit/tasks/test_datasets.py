@@ -1,13 +1,13 @@
 """Tasks from files: rows checked one by one, overlap told, clear errors."""
 
 import gzip
-import json
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import written
 from teamtune.envs.writing import TLDR
 from teamtune.errors import ConfigError
 from teamtune.tasks import DatasetTasks, GeneratedTasks, Task, fingerprint
@@ -17,13 +17,6 @@ from teamtune.training.data import TaskDataModule
 FIELDS = {"prompt": "prompt"}
 LONG = "one two three four five six seven eight"
 """A run of eight words."""
-
-
-def written(path, *rows):
-    """A JSONL file of rows; a text stands for a line as it is."""
-    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-    path.write_text("\n".join(lines) + "\n")
-    return str(path)
 
 
 def posts(path, *texts, **settings):

@@ -1,67 +1,41 @@
 """Mathematical problems as tasks, from a file or a data set on the Hugging Face hub."""
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from teamtune.envs.math.verifier import Verifier
-from teamtune.errors import ConfigError
-from teamtune.ranges import NonNegativeInt, PositiveInt
-from teamtune.tasks import DatasetTasks
+from teamtune.tasks import ProblemTasks
 
 _PROBLEM = ("problem", "Problem", "question")
 _ANSWER = ("final_answer", "answer", "Answer")
 
 
-class MathTasks(DatasetTasks):
-    """Problems in the schema of AIME 24 or 25, OlympiadBench, Polaris or this project."""
+class MathTasks(ProblemTasks):
+    """Problems in the schema of AIME 24 or 25, OlympiadBench, Polaris or this project.
 
-    def __init__(
-        self,
-        path: str,
-        split: str = "train",
-        first: NonNegativeInt = 0,
-        count: PositiveInt | None = None,
-        skip_invalid: bool = False,
-    ):
+    With `skip_invalid` rows are left out, too, whose answer the verifier does not read; the
+    environment refuses them.
+    """
+
+    lack = ""  # some have a problem, and an answer that is not read
+
+    def __init__(self, path: str, skip_invalid: bool = False, **options: Any):
         """
         Args:
             path: A `.jsonl`, `.jsonl.gz` or `.parquet` file, or the name of a data set on the
                 Hugging Face hub.
-            split: Split of a data set from the hub; files have none.
-            first: Rows to leave out at the beginning.
-            count: Rows to take; null takes all.
             skip_invalid: Leave out rows that hold no problem, or an answer that the verifier does
                 not read, instead of refusing the file. A warning says how many, and the first.
-
-        Raises:
-            ConfigError: A file that cannot be read or a row that holds no problem; the message
-                names file, line and field.
         """
-        self.skipped: list[str] = []
-        """Why rows were left out, each with its place."""
         self._verifier = Verifier() if skip_invalid else None
-        super().__init__(path, {"problem": "problem"}, split, first, count)
-        if not self.tasks:
-            raise ConfigError(f"{path}: no row holds a problem; the first: {self.skipped[0]}")
+        super().__init__(path, {"problem": "problem"}, skip_invalid, **options)
         if self._verifier is not None:
             self._verifier.close()
-        if self.skipped:
-            warnings.warn(
-                f"{path}: {len(self.skipped)} rows are left out; the first: {self.skipped[0]}",
-                stacklevel=2,
-            )
 
-    def data_of(self, place: str, row: Mapping[str, Any]) -> dict[str, Any] | None:
-        try:
-            data = problem_of(row)
-            if self._verifier is not None and not self._verifier.reads(data["answer"]):
-                raise ValueError(f"answer: the verifier does not read {data['answer'][:100]!r}")
-        except ValueError as error:
-            if self._verifier is None:
-                raise ConfigError(f"{place}: {error}") from error
-            self.skipped.append(f"{place}: {error}")
-            return None
+    def read(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        data = problem_of(row)
+        if self._verifier is not None and not self._verifier.reads(data["answer"]):
+            raise ValueError(f"answer: the verifier does not read {data['answer'][:100]!r}")
         return data
 
 

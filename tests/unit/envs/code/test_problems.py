@@ -8,6 +8,7 @@ import zlib
 
 import pytest
 
+from factories import written
 from teamtune.envs.code import Code, CodeTasks
 from teamtune.envs.code.problem import Problem, Test, data_of, problem_of
 from teamtune.envs.code.running import same_json, same_text
@@ -117,11 +118,6 @@ def test_our_own_schema_holds_all_of_it(row):
 def test_what_is_wrong_with_a_row_is_said_with_its_field(row, words):
     with pytest.raises(ValueError, match=words):
         problem_of(row)
-
-
-def written(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def test_tasks_of_several_schemas_and_what_they_lack(tmp_path):

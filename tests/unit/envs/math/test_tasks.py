@@ -1,9 +1,8 @@
 """Rows of AIME, OlympiadBench and Polaris: what they hold, and what is wrong with them."""
 
-import json
-
 import pytest
 
+from factories import written
 from teamtune.envs.math import Math, MathTasks
 from teamtune.envs.math.tasks import problem_of
 from teamtune.errors import ConfigError
@@ -51,11 +50,6 @@ def test_a_context_comes_before_the_question():
 def test_what_is_wrong_with_a_row_is_said_with_its_field(row, words):
     with pytest.raises(ValueError, match=words):
         problem_of(row)
-
-
-def written(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def test_a_gold_answer_that_does_not_parse_is_refused_with_its_place(tmp_path):
