@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from command_line import LAST, LR, Config, finish, query, start, statuses, wait_for, write_team
 from teamtune.command.cli import run
+from teamtune.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 ENDLESS = ("--trainer.max_epochs", "1000000")
@@ -33,6 +35,17 @@ class Signal:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.05)
+
+class DiesInExport(L.Callback):
+    "Killed when all policies but the last are exported, and that one half."
+    def on_train_start(self, trainer, module):
+        name, policy = list(module.trained().items())[-1]
+        export = policy.export
+        def half(folder, *args):
+            export(folder, *args)
+            next(folder.glob("*.safetensors")).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        policy.export = half
 
 class Swallow(L.Callback):
     "Gets SIGTERM where Python drops exceptions."
@@ -106,6 +119,10 @@ def test_ctrl_c_then_sigkill_then_resume_is_one_run_to_the_end(folder: Path):
     process = start(folder, *args, *ENDLESS, "--ckpt_path", str(first / LAST))
     wait_for(second / LAST, process)
     assert statuses(folder) == ["RUNNING"]
+    for taken in (first, second):
+        with pytest.raises(ConfigError, match=f"in use by process {process.pid} on"):
+            run([*args, *ENDLESS, "--ckpt_path", str(taken / LAST)])
+    assert not third.exists()
     process.kill()
     process.communicate()
     assert statuses(folder) == ["RUNNING"]
@@ -124,3 +141,29 @@ def test_ctrl_c_then_sigkill_then_resume_is_one_run_to_the_end(folder: Path):
     final = torch.load(folder / "outputs/run-004" / LAST, weights_only=True)["team"]
     assert final["rollout_step"] == end and final["run_id"] == run_id
     assert third.is_dir() and (first / LAST).read_bytes() == saved
+
+
+def test_a_run_killed_in_its_export_exports_when_it_is_resumed(folder: Path):
+    def two(config: Config) -> None:
+        policies = config["model"]["policies"]
+        policies["other"] = policies["team"]
+        config["model"]["policy_map"]["planner"] = "other"
+
+    def dying(config: Config) -> None:
+        two(config)
+        config["trainer"]["callbacks"] = [{"class_path": "interrupted.DiesInExport"}]
+
+    write_team(folder, dying)
+    code, _, _ = finish(start(folder, "fit", "--config", "config.yaml"))
+    assert code == -signal.SIGKILL
+    first, second = (folder / f"outputs/run-00{n}" for n in (1, 2))
+    assert [path.name for path in (first / "export").glob("[!.]*")] == ["team"]
+
+    write_team(folder, two)
+    run(["fit", "--config", "config.yaml", "--ckpt_path", str(first / LAST)])
+    state = torch.load(first / LAST, weights_only=True)["state_dict"]
+    for name in ("team", "other"):
+        model = AutoModelForCausalLM.from_pretrained(second / "export" / name)
+        head = state[f"policies.{name}.scorer.lm.lm_head.weight"]
+        assert torch.equal(model.state_dict()["lm_head.weight"], head)
+    assert statuses(folder) == ["FINISHED"]

@@ -1,6 +1,7 @@
 """What a resumed run does with a checkpoint that does not fit, and with settings that changed."""
 
 import copy
+import json
 import random
 import subprocess
 import sys
@@ -224,6 +225,59 @@ def test_a_new_schedule_is_where_a_run_from_the_start_would_have_it(folder: Path
     assert group_of(again)["lr"] == pytest.approx(0.5e-3)
     third = resume(folder, None, "--ckpt_path", str(again), steps=5)
     assert group_of(third)["lr"] == 1e-3 and "initial_lr" not in group_of(third)
+
+
+def stopping(patience: int) -> Change:
+    """Ends a run after so many evaluations without a gain of 2, which there never is."""
+    stop = {"monitor": "val/success", "mode": "max", "min_delta": 2.0, "patience": patience}
+    part = {"class_path": "lightning.pytorch.callbacks.EarlyStopping", "init_args": stop}
+    return put("trainer.callbacks", [part])
+
+
+@pytest.mark.parametrize(("patience", "end"), [(1, 3), (3, 4), (100, 5)])
+def test_a_changed_patience_takes_effect(folder: Path, patience: int, end: int):
+    """Saved with a patience of 3, after the second evaluation, the first without a gain."""
+
+    def before(config: Config) -> None:
+        learning(config)
+        stopping(3)(config)
+
+    write_team(folder, before)
+    run([*FIT, "--trainer.max_epochs=2"])
+    saved = max((folder / "outputs").glob("run-*"))
+    resumed = resume(folder, stopping(patience), "--ckpt_path", str(saved / LAST), steps=5)
+    assert torch.load(resumed / LAST, weights_only=True)["team"]["rollout_step"] == end
+
+
+def logged(run_folder: Path) -> dict[str, float]:
+    """The metrics of a run's last step."""
+    lines = (run_folder / "metrics.jsonl").read_text().splitlines()
+    return {name: value for line in lines for name, value in json.loads(line)["values"].items()}
+
+
+def test_other_tokens_and_another_engine_take_effect_and_other_batches_change_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys.modules[__name__], "FIT", FIT[:-1])  # with the journal of metrics
+    plain = resume(folder)
+    shorter = resume(folder, put("rollout.sampling.max_tokens", 2))
+    assert logged(plain)["rollout/completion_tokens"] > 2
+    assert logged(shorter)["rollout/completion_tokens"] <= 2
+    rounded = {
+        "class_path": "teamtune.inference.TransformersEngine",
+        "init_args": {"dtype": "bfloat16"},
+    }
+
+    def engine(config: Config) -> None:
+        put("rollout.engine", rounded)(config)
+        put("weight_sync.tolerance", 1.0)(config)
+
+    assert logged(resume(folder, engine))["team/sampling_gap"] > 1e-4
+    assert logged(plain)["team/sampling_gap"] < 1e-5
+    small = resume(folder, put(f"{POLICY}.token_budget", 40))
+    weights = [torch.load(run / LAST, weights_only=True)["state_dict"] for run in (plain, small)]
+    for one, other in zip(*(each.values() for each in weights)):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
 def test_a_finished_run_says_so_and_exports(folder: Path, capsys):

@@ -11,7 +11,7 @@ from teamtune.algorithms.algorithm import OnJointActions, TokenBatch
 from teamtune.algorithms.credit import Baseline, Scale, group_advantages, joint_returns
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, policy_gradient
 from teamtune.algorithms.policy_gradient import Regularized
-from teamtune.envs import Environment, TeamWork
+from teamtune.envs import Environment
 from teamtune.errors import ConfigError
 from teamtune.experience import Candidate, Group, Rollout, groups_of
 from teamtune.ranges import Positive, Share
@@ -68,17 +68,17 @@ class MAGRPO(Regularized, OnJointActions):
         self.clip = clip
 
     def check(self, env: Environment[Any]) -> None:
-        if not (isinstance(env, TeamWork) and env.delayed):
+        if not env.delayed:
             return
         if not self.gamma:
             raise ConfigError(
-                "model.algorithm.init_args.gamma: got 0, allowed: more than 0 with the workflow of "
-                "data.environment (all but the last step of a round are rewarded by later ones)"
+                "model.algorithm.init_args.gamma: got 0, allowed: more than 0 with this "
+                "data.environment (some of its answers are rewarded by later steps alone)"
             )
         if self.gamma < 1 and self.sampler.termination_threshold is not None:
             raise ConfigError(
                 f"model.algorithm.init_args.gamma: got {self.gamma}, allowed with "
-                "termination_threshold and the workflow of data.environment: 1 (gamma discounts "
+                "termination_threshold and this data.environment: 1 (gamma discounts "
                 "by step, and the rewards that an ended branch keeps are a round apart)"
             )
 

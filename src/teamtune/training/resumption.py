@@ -5,9 +5,12 @@ only where the configuration has not changed, and its schedule is walked anew to
 that what a user changes is what a run from the start would have come to.
 """
 
+import inspect
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
+from lightning.pytorch.callbacks import Callback, Checkpoint
 from torch.optim import Optimizer
 
 from teamtune.policies import Policy
@@ -47,3 +50,18 @@ def configure(
         group.update({name: new[name] for name in taken})
     first = configured[0]
     return {n: (before.get(n), first[n]) for n in first if first[n] != before.get(n)}
+
+
+def keep_settings(callbacks: Iterable[Callback], states: dict[str, Any]) -> None:
+    """Leaves callbacks the settings of now: what their saved states would overwrite is replaced.
+
+    Args:
+        callbacks: As constructed. Those of checkpoints keep what they saved: where their files are.
+        states: By `state_key`, as a checkpoint has them; changed in place.
+    """
+    for callback in callbacks:
+        state = states.get(callback.state_key)
+        if isinstance(state, dict) and not isinstance(callback, Checkpoint):
+            for name in inspect.signature(type(callback)).parameters:
+                if name in state and hasattr(callback, name):  # such as a patience
+                    state[name] = getattr(callback, name)

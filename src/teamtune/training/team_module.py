@@ -21,7 +21,7 @@ from teamtune.ranges import PositiveInt
 from teamtune.seeds import derive_seed
 from teamtune.training.fingerprint import class_path, fingerprint
 from teamtune.training.loop import MultiOptimizerLoop
-from teamtune.training.resumption import configure
+from teamtune.training.resumption import configure, keep_settings
 from teamtune.training.run_state import RunState, Session
 from teamtune.training.silence import Silence
 
@@ -274,3 +274,4 @@ class TeamModule(L.LightningModule):
         self.algorithm.load_state_dict(team["algorithm"])
         self._restored = checkpoint["fingerprint"]["policies"]
         checkpoint["lr_schedulers"] = []  # walked anew, see `configure`
+        keep_settings(self.trainer.callbacks, checkpoint.get("callbacks", {}))
