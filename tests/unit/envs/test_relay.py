@@ -9,6 +9,7 @@ import pytest
 from teamtune.envs import check_env
 from teamtune.envs.plan_path.board import distances, is_free, walk
 from teamtune.envs.relay import Babbler, Relay, random_success, single_agent_ceiling
+from teamtune.envs.relay.environment import shortest_way
 from teamtune.envs.relay.words import LETTERS, Channel, named_cell
 from teamtune.errors import ConfigError
 from teamtune.tasks import Task
@@ -344,3 +345,17 @@ def test_a_babbler_can_do_what_it_hears():
     assert Babbler(1.0).answer(environment, state, "actor", random.Random(0)) == "L D D R"
     lists = {Babbler().answer(environment, state, "actor", random.Random(s)) for s in range(50)}
     assert len(lists) > 20 and {moves[0] for moves in lists} == {"L"}
+
+
+def test_sure_words_begin_a_shortest_way():
+    environment = Relay(size=4, code_book=True)
+    for seed in range(20):
+        state = environment.reset(environment.task(seed))
+        way = shortest_way(state.board.grid, state.board.cell, state.board.goal)
+        said = Babbler(sure_words=2).answer(environment, state, "scout", random.Random(seed))
+        assert len(said.split()) == 4
+        assert said.split()[:2] == list(way[:2]) or len(way) < 2
+    for blind in (Relay(scouts=2), Relay(asks=True), Relay(words=["one", "two"])):
+        state = blind.reset(blind.task(0))
+        with pytest.raises(ConfigError, match="sure_words: got 1, allowed: 0"):
+            Babbler(sure_words=1)._way(blind, state)

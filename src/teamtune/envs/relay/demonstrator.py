@@ -1,10 +1,11 @@
-"""A demonstrator for Relay that knows how answers look, not what to say or where to go."""
+"""A demonstrator for Relay that knows how answers look, and as much of what to say as it is told."""
 
 import random
 
 from teamtune.envs.plan_path.board import MOVES, is_free
-from teamtune.envs.relay.environment import Relay, RelayState
-from teamtune.ranges import Share
+from teamtune.envs.relay.environment import Relay, RelayState, shortest_way
+from teamtune.errors import ConfigError
+from teamtune.ranges import NonNegativeInt, Share
 
 
 class Babbler:
@@ -14,25 +15,40 @@ class Babbler:
     words are moves, it can be made to do what it hears.
     """
 
-    def __init__(self, obedience: Share = 0.0):
+    def __init__(self, obedience: Share = 0.0, sure_words: NonNegativeInt = 0):
         """
         Args:
             obedience: How often the actor plays the words that it hears, where they are moves.
+            sure_words: How many first words of a message are a shortest way's, where the scout sees
+                all of it and words are moves.
         """
         self.obedience = obedience
+        self.sure_words = sure_words
 
     def answer(self, env: Relay, state: RelayState, agent: str, rng: random.Random) -> str:
-        """An answer as long as can be, `U R R D`; no part of it depends on where the goal is."""
+        """An answer as long as can be, `U R R D`; but for sure words no part depends on the goal."""
         if state.phase == "ask" and env.code_book:
             rows, columns = len(state.board.grid), len(state.board.grid[0])
             return f"{rng.randrange(rows)},{rng.randrange(columns)}"
         if state.phase != "move":
             words = env.channel.words or tuple(MOVES)
-            return " ".join(rng.choices(words, k=env.channel.max_words))
+            said = rng.choices(words, k=env.channel.max_words)
+            way = self._way(env, state)[: min(self.sure_words, len(said))]
+            return " ".join([*way, *said[len(way) :]])
         heard = [word for words in state.messages for word in words]
         if env.code_book and heard and rng.random() < self.obedience:
             return " ".join(heard[: env.rules.max_moves])
         return " ".join(self._wander(env, state, rng))
+
+    def _way(self, env: Relay, state: RelayState) -> str:
+        if not self.sure_words:
+            return ""
+        if len(env.scouts) != 1 or env.asks or not set(env.channel.words or MOVES) >= set(MOVES):
+            raise ConfigError(
+                f"sure_words: got {self.sure_words}, allowed: 0, but with one scout, asks false and "
+                "words that are moves"
+            )
+        return shortest_way(state.board.grid, state.board.cell, state.board.goal)
 
     def _wander(self, env: Relay, state: RelayState, rng: random.Random) -> list[str]:
         row, column = state.board.cell

@@ -163,7 +163,8 @@ class Sudoku(ProposeAndPlay[SudokuState, Plan]):
         wrong = [(r, c, v % size + 1) for r, c, v in cells]
         full = "\n".join(" ".join(map(str, row)) for row in _rows(state.solution, size))
         lists = [rng.sample(empty, min(2, len(empty))), rng.sample(wrong, 2), empty[:1], empty]
-        return [full, *(" ".join(f"({r}, {c}, {v})" for r, c, v in cells) for cells in lists)]
+        forms = ("({}, {}, {})", "{},{},{}")
+        return [full, *(" ".join(form.format(*c) for c in cs) for cs in lists for form in forms)]
 
 
 def _grid(task: Task, name: str) -> Grid:
