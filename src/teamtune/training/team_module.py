@@ -274,4 +274,5 @@ class TeamModule(L.LightningModule):
         self.algorithm.load_state_dict(team["algorithm"])
         self._restored = checkpoint["fingerprint"]["policies"]
         checkpoint["lr_schedulers"] = []  # walked anew, see `configure`
-        keep_settings(self.trainer.callbacks, checkpoint.get("callbacks", {}))
+        callbacks = self.trainer.callbacks  # type: ignore[attr-defined]
+        keep_settings(callbacks, checkpoint.get("callbacks", {}))

@@ -1,4 +1,4 @@
-"""A demonstrator for Relay that knows how answers look, and as much of what to say as it is told."""
+"""A demonstrator for Relay that knows how answers look, and little or nothing of what to say."""
 
 import random
 
@@ -26,7 +26,7 @@ class Babbler:
         self.sure_words = sure_words
 
     def answer(self, env: Relay, state: RelayState, agent: str, rng: random.Random) -> str:
-        """An answer as long as can be, `U R R D`; but for sure words no part depends on the goal."""
+        """An answer as long as can be, `U R R D`; only sure words depend on where the goal is."""
         if state.phase == "ask" and env.code_book:
             rows, columns = len(state.board.grid), len(state.board.grid[0])
             return f"{rng.randrange(rows)},{rng.randrange(columns)}"
@@ -45,8 +45,8 @@ class Babbler:
             return ""
         if len(env.scouts) != 1 or env.asks or not set(env.channel.words or MOVES) >= set(MOVES):
             raise ConfigError(
-                f"sure_words: got {self.sure_words}, allowed: 0, but with one scout, asks false and "
-                "words that are moves"
+                f"sure_words: got {self.sure_words}, allowed: 0, or more with one scout, asks false "
+                "and words that are moves"
             )
         return shortest_way(state.board.grid, state.board.cell, state.board.goal)
 
