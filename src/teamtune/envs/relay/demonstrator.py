@@ -45,8 +45,8 @@ class Babbler:
             return ""
         if len(env.scouts) != 1 or env.asks or not set(env.channel.words or MOVES) >= set(MOVES):
             raise ConfigError(
-                f"sure_words: got {self.sure_words}, allowed: 0, or more with one scout, asks false "
-                "and words that are moves"
+                f"sure_words: got {self.sure_words}, allowed: 0, or more with one scout, asks "
+                "false and words that are moves"
             )
         return shortest_way(state.board.grid, state.board.cell, state.board.goal)
 
