@@ -10,6 +10,7 @@ from teamtune.algorithms.credit import group_advantages
 from teamtune.envs import PlanPath, Reward, Transition
 from teamtune.envs.plan_path.environment import PlanPathState
 from teamtune.envs.proposal import PLANNER
+from teamtune.envs.relay import Relay, RelayState
 from teamtune.experience import Candidate, Rollout, groups_of
 
 Pool = Literal["tasks", "turns", "agents"]
@@ -57,3 +58,23 @@ class OutcomePlanPath(PlanPath):
         else:
             reward = Reward()
         return replace(step, rewards={state.actor: reward})
+
+
+class ShuffledRelay(Relay):
+    """Relay whose actor hears, word for word, what was said about the board before; first nothing.
+
+    What still succeeds owes nothing to what the words mean.
+    """
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self.last: tuple[tuple[str, ...], ...] = ((),) * len(self.scouts)
+
+    async def transition(
+        self, state: RelayState, actions: Mapping[str, str]
+    ) -> Transition[RelayState]:
+        step = await super().transition(state, actions)
+        if state.phase != "tell":
+            return step
+        heard, self.last = self.last, step.state.messages
+        return replace(step, state=replace(step.state, messages=heard))
