@@ -51,13 +51,16 @@ class OutcomePlanPath(PlanPath):
         self, state: PlanPathState, actions: Mapping[str, str]
     ) -> Transition[PlanPathState]:
         step = await super().transition(state, actions)
-        if state.actor == PLANNER:
-            reward = Reward(team=float(step.success))
-        elif (plan := step.state.proposal) is not None:
-            reward = Reward(shaping=float(self.solved(self.play(state, plan))))
-        else:
-            reward = Reward()
-        return replace(step, rewards={state.actor: reward})
+        if PLANNER in actions:
+            return replace(step, rewards={PLANNER: Reward(team=float(step.success))})
+        rewards = {
+            agent: Reward() if plan is None else Reward(shaping=self._would_solve(state, plan))
+            for agent, plan in zip(actions, step.state.proposals)
+        }
+        return replace(step, rewards=rewards)
+
+    def _would_solve(self, state: PlanPathState, plan: str) -> float:
+        return float(self.solved(self.play(state, plan)))
 
 
 class ShuffledRelay(Relay):

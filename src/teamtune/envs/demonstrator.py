@@ -35,7 +35,7 @@ class NoisyLists(ABC):
             return index < self.sure_moves or rng.random() >= self.noise
 
         listed = " ".join(self.plan(env, state, rng, sure))
-        return program_for(listed) if agent == TOOL else listed
+        return program_for(listed) if agent.partition("_")[0] == TOOL else listed
 
     @abstractmethod
     def plan(

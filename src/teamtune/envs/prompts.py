@@ -31,7 +31,8 @@ class Prompts:
         """
         Args:
             folder: Where the templates lie.
-            roles: The roles, each with a file `<role>.jinja` or, for all of them, `all.jinja`.
+            roles: The roles, each with a file `<role>.jinja`, of `proposer_1` also `proposer.jinja`,
+                or for all of them `all.jinja`.
 
         Raises:
             ConfigError: A role has no template, or a template does not parse.
@@ -45,9 +46,11 @@ class Prompts:
         self._templates = {}
         self._has_system = {}
         for role in roles:
-            name = f"{role}.jinja" if (folder / f"{role}.jinja").is_file() else "all.jinja"
-            if not (folder / name).is_file():
+            kinds = (role, role.rstrip("_0123456789"), "all")
+            names = [f"{k}.jinja" for k in kinds if (folder / f"{k}.jinja").is_file()]
+            if not names:
                 raise ConfigError(f"no prompt for role {role!r}: {folder}/{role}.jinja is missing")
+            name = names[0]
             try:
                 self._templates[role] = loader.get_template(name)
                 self._has_system[role] = SEPARATOR in (folder / name).read_text("utf-8")

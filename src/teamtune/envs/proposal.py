@@ -1,7 +1,7 @@
-"""Propose, then play: a first role proposes a list, a planner sees it and gives what is played.
+"""Propose, then play: a first role proposes lists, a planner sees them and gives what is played.
 
 What a list is and what it does to a board, environments add. The planner is paid by the change of
-Phi that its list makes, the first role, whose list moves nothing, by the change that it would make.
+Phi that its list makes, the first role, whose lists move nothing, by the change each would make.
 """
 
 from abc import abstractmethod
@@ -24,10 +24,10 @@ FirstRole = Literal["tool", "proposer", "none"]
 class ProposalState:
     """Whose turn it is; environments add the board."""
 
-    actor: str
-    """Empty where the episode is over."""
-    proposal: Any = None
-    """The first role's list; None until it has acted, and where its answer held none."""
+    acting: tuple[str, ...]
+    """Agents; none where the episode is over."""
+    proposals: tuple[Any, ...] = ()
+    """A list of each agent of the first role once they have acted; None of one who gave none."""
 
 
 Board = TypeVar("Board", bound=ProposalState)
@@ -37,28 +37,44 @@ Plan = TypeVar("Plan")
 class ProposeAndPlay(Environment[Board], Generic[Board, Plan]):
     """A board that a planner solves by lists, turn by turn, with or without a first role.
 
+    An agent of the first role has its name, or where there are several `proposer_1` and so on: they
+    act at once, and the planner sees what all of them say.
+
     Local reward of the planner: the change of Phi. Team reward: 1 when the board is solved. The
     first role's list moves nothing; its shaping is the progress the list would have made. A
     malformed answer leaves the board and earns nothing; so does a program that fails or prints no
     list. Programs run in a sandbox and may read the board, as `draw` has it.
     """
 
-    def __init__(self, first_role: FirstRole, prompts: Path, sandbox: Sandbox | None = None):
+    def __init__(
+        self,
+        first_role: FirstRole,
+        prompts: Path,
+        sandbox: Sandbox | None = None,
+        proposers: int = 1,
+    ):
         """
         Args:
             first_role: `tool` answers with a program that prints a list; `proposer` with a list;
                 `none` leaves the first role out.
             prompts: Folder with one Jinja template per role.
             sandbox: Where the tool's programs run; null takes the default limits.
+            proposers: Agents of the first role.
 
         Raises:
-            ConfigError: A sandbox where nothing runs in it, or a missing template.
+            ConfigError: A sandbox where nothing runs in it, several of no role, or a missing
+                template.
         """
         if sandbox is not None and first_role != TOOL:
             raise ConfigError(
                 f"sandbox: allowed with first_role {first_role}: null (no programs run)"
             )
-        self.agents = (PLANNER,) if first_role == "none" else (first_role, PLANNER)
+        if first_role == "none" and proposers != 1:
+            raise ConfigError(f"proposers: got {proposers}, allowed with first_role none: 1")
+        several = tuple(f"{first_role}_{i + 1}" for i in range(proposers))
+        self.first = () if first_role == "none" else (first_role,) if proposers == 1 else several
+        self.agents = (*self.first, PLANNER)
+        self.beginning = self.first or (PLANNER,)
         self.sandbox = (sandbox or Sandbox()) if first_role == TOOL else None
         self.prompts = Prompts(prompts, self.agents)
 
@@ -68,7 +84,7 @@ class ProposeAndPlay(Environment[Board], Generic[Board, Plan]):
 
     @abstractmethod
     def play(self, state: Board, plan: Plan) -> Board:
-        """The board after a list, at the beginning of a turn: the first role acts, no proposal."""
+        """The board after a list, at the beginning of a turn: `beginning` acts, no proposals."""
 
     @abstractmethod
     def solved(self, state: Board) -> bool:
@@ -80,7 +96,7 @@ class ProposeAndPlay(Environment[Board], Generic[Board, Plan]):
 
     @abstractmethod
     def describe(self, state: Board) -> Mapping[str, Any]:
-        """The prompts' variables that tell the board; `proposal` and `alone` come on top."""
+        """The prompts' variables that tell the board; `proposals` and `alone` come on top."""
 
     @abstractmethod
     def sample_plans(self, state: Board) -> list[str]:
@@ -91,43 +107,54 @@ class ProposeAndPlay(Environment[Board], Generic[Board, Plan]):
             _ = self.sandbox.protection  # which has to hold
 
     def acting(self, state: Board) -> tuple[str, ...]:
-        return (state.actor,) if state.actor else ()
+        return state.acting
 
     def observe(self, state: Board, agent: str) -> list[Message]:
-        proposal = state.proposal if agent == PLANNER else None
-        told = {"proposal": proposal, "alone": len(self.agents) == 1}
+        proposals = state.proposals if agent == PLANNER else ()
+        told = {"proposals": proposals, "alone": not self.first}
         return self.prompts.render(agent, {**self.describe(state), **told})
 
     async def transition(self, state: Board, actions: Mapping[str, str]) -> Transition[Board]:
-        agent = state.actor
-        said = answer_of(actions[agent])
-        if said is not None and agent == TOOL:
-            said = await self._printed(state, said)
-        plan = None if said is None else self.parse(state, said)
+        if PLANNER in actions:
+            return self._decided(state, self._plan(state, answer_of(actions[PLANNER])))
+        plans = {agent: await self._proposed(state, text) for agent, text in actions.items()}
+        after = replace(state, acting=(PLANNER,), proposals=tuple(plans.values()))
+        rewards = {
+            agent: Reward() if plan is None else Reward(shaping=self._progress(state, plan))
+            for agent, plan in plans.items()
+        }
+        malformed = tuple(agent for agent, plan in plans.items() if plan is None)
+        return Transition(after, rewards, malformed=malformed)
+
+    def _decided(self, state: Board, plan: Plan | None) -> Transition[Board]:
         if plan is None:
-            following = self.agents[0] if agent == PLANNER else PLANNER
-            after = replace(state, actor=following, proposal=None)
-            return Transition(after, {agent: Reward()}, malformed=(agent,))
+            after = replace(state, acting=self.beginning, proposals=())
+            return Transition(after, {PLANNER: Reward()}, malformed=(PLANNER,))
         played = self.play(state, plan)
-        progress = self.potential(played) - self.potential(state)
-        if agent != PLANNER:
-            after = replace(state, actor=PLANNER, proposal=plan)
-            return Transition(after, {agent: Reward(shaping=progress)})
         solved = self.solved(played)
         over = solved or self.lost(played)
-        reward = Reward(local=progress, team=float(solved))
-        after = replace(played, actor="") if over else played
-        return Transition(after, {agent: reward}, done=over, success=solved)
+        reward = Reward(local=self._progress(state, plan), team=float(solved))
+        after = replace(played, acting=()) if over else played
+        return Transition(after, {PLANNER: reward}, done=over, success=solved)
+
+    async def _proposed(self, state: Board, text: str) -> Plan | None:
+        """The list in an answer of the first role."""
+        said = answer_of(text)
+        if said is not None and self.sandbox is not None:
+            result = await self.sandbox.run(code_of(said), self.draw(state) + "\n")
+            said = result.stdout if result.status == "passed" else None
+        return self._plan(state, said)
+
+    def _plan(self, state: Board, said: str | None) -> Plan | None:
+        return None if said is None else self.parse(state, said)
+
+    def _progress(self, state: Board, plan: Plan) -> float:
+        return self.potential(self.play(state, plan)) - self.potential(state)
 
     def sample_actions(self, state: Board, agent: str) -> list[str]:
         plans = self.sample_plans(state)
-        return plans if agent != TOOL else [program_for(plan) for plan in plans]
-
-    async def _printed(self, state: Board, answer: str) -> str | None:
-        """What the program in an answer prints; None where it fails."""
-        assert self.sandbox is not None
-        result = await self.sandbox.run(code_of(answer), self.draw(state) + "\n")
-        return result.stdout if result.status == "passed" else None
+        programs = self.sandbox is not None and agent != PLANNER
+        return [program_for(plan) for plan in plans] if programs else plans
 
 
 def program_for(plan: str) -> str:

@@ -33,8 +33,9 @@ def play(environment, state, *answers):
 @pytest.mark.parametrize("first_role", ["proposer", "none"])
 @pytest.mark.parametrize("prompts", ["chat", "compact"])
 def test_the_contract_holds(first_role, prompts):
-    environment = PlanPath(6, 0.22, 4, first_role, prompts)
-    check_env(environment, [environment.task(seed) for seed in range(3)])
+    for proposers in {1, 1 if first_role == "none" else 2}:
+        environment = PlanPath(6, 0.22, 4, first_role, prompts, proposers=proposers)
+        check_env(environment, [environment.task(seed) for seed in range(3)])
 
 
 def test_no_path_that_fails_outscores_one_that_solves():
@@ -194,7 +195,7 @@ def test_a_tool_proposes_what_its_program_prints(tooled):
     first, moved, again, last = play(
         tooled, tooled.reset(BOARD), SEARCH, "L D", fenced("print(['D', 'R', 'R'])"), "D R R"
     )
-    assert (first.state.proposal, again.state.proposal) == ("LDDR", "DRR")  # four at most
+    assert (first.state.proposals, again.state.proposals) == (("LDDR",), ("DRR",))  # four at most
     assert first.rewards["tool"].shaping == pytest.approx(4 / 5)
     assert (first.state.cell, moved.state.cell, first.malformed) == ((0, 1), (1, 0), ())
     assert "L D D R" in tooled.observe(first.state, "planner")[-1]["content"]
@@ -209,7 +210,7 @@ FAILING = ["print(1 / 0)", "moves = 'L'", "print('L')\n1 / 0", "while True: pass
 def test_a_program_that_fails_or_prints_no_list_is_malformed(tooled, answer):
     step = play(tooled, tooled.reset(BOARD), answer)[0]
     assert step.malformed == ("tool",) and step.rewards["tool"] == Reward()
-    assert (step.state.cell, step.state.proposal, step.done) == ((0, 1), None, False)
+    assert (step.state.cell, step.state.proposals, step.done) == ((0, 1), (None,), False)
 
 
 def test_a_tool_keeps_the_contract(tooled):
@@ -226,7 +227,7 @@ def test_a_sandbox_where_no_programs_run_is_refused():
 def test_a_solver_as_a_tool_writes_a_program(tooled):
     state = tooled.reset(BOARD)
     answer = NoisySolver(noise=0).answer(tooled, state, "tool", random.Random(0))
-    assert play(tooled, state, answer)[0].state.proposal == "LDDR"
+    assert play(tooled, state, answer)[0].state.proposals == ("LDDR",)
 
 
 def test_the_solver_without_noise_is_optimal_and_the_noisy_one_starts_right():
@@ -285,3 +286,21 @@ def test_a_planner_without_a_scout_is_told_of_none():
 def test_boards_that_cannot_be_are_told(settings):
     with pytest.raises(ConfigError, match="boards of size . had no way that is a detour"):
         env(**settings).task(0, detour=True)
+
+
+def test_several_proposers_act_at_once_and_the_planner_reads_them_all():
+    environment = PlanPath(first_role="proposer", proposers=3, max_moves=4)
+    assert environment.agents == ("proposer_1", "proposer_2", "proposer_3", "planner")
+    state = environment.reset(BOARD)
+    assert environment.acting(state) == environment.agents[:3]
+    said = {"proposer_1": "L D D R", "proposer_2": "nonsense", "proposer_3": "L"}
+    step = asyncio.run(environment.transition(state, said))
+    assert step.state.proposals == ("LDDR", None, "L")
+    assert step.malformed == ("proposer_2",)
+    for name, answer in said.items():  # each is paid as if it were the only one
+        assert step.rewards[name] == play(env(), env().reset(BOARD), answer)[0].rewards["proposer"]
+    assert environment.acting(step.state) == ("planner",)
+    told = environment.observe(step.state, "planner")[-1]["content"]
+    assert "Your scout 1 proposes: L D D R\nYour scout 3 proposes: L\nCheck the proposals" in told
+    with pytest.raises(ConfigError, match="proposers: got 2, allowed with first_role none: 1"):
+        PlanPath(first_role="none", proposers=2)

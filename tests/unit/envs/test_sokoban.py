@@ -226,9 +226,9 @@ def test_a_tool_reads_the_room_and_proposes_what_its_program_prints():
     environment = env(first_role="tool", sandbox=Sandbox(timeout=5.0, workers=1))
     start = environment.reset(LINE)
     step = play(environment, start, SEARCH)[0]
-    assert step.state.proposal == "RR" and step.rewards["tool"].shaping == pytest.approx(1 / 2)
+    assert step.state.proposals == ("RR",) and step.rewards["tool"].shaping == pytest.approx(1 / 2)
     answer = NoisySolver(noise=0).answer(environment, start, "tool", random.Random(0))
-    assert play(environment, start, answer)[0].state.proposal == "RRR"
+    assert play(environment, start, answer)[0].state.proposals == ("RRR",)
     environment.sandbox.close()
 
 

@@ -226,9 +226,9 @@ def test_a_tool_reads_the_grid_and_proposes_what_its_program_prints():
     environment = env(first_role="tool", sandbox=Sandbox(timeout=5.0, workers=1))
     start = environment.reset(FOUR)
     step = play(environment, start, SOLVE)[0]
-    assert step.state.proposal == PLACED and step.rewards["tool"].shaping == 0.5
+    assert step.state.proposals == (PLACED,) and step.rewards["tool"].shaping == 0.5
     answer = NoisySolver(noise=0).answer(environment, start, "tool", random.Random(0))
-    assert len(play(environment, start, answer)[0].state.proposal) == 4
+    assert len(play(environment, start, answer)[0].state.proposals[0]) == 4
     environment.sandbox.close()
 
 

@@ -57,6 +57,7 @@ class PlanPath(ProposeAndPlay[PlanPathState, str]):
         first_role: FirstRole = "proposer",
         prompts: str = "chat",
         sandbox: Sandbox | None = None,
+        proposers: PositiveInt = 1,
     ):
         """
         Args:
@@ -68,13 +69,15 @@ class PlanPath(ProposeAndPlay[PlanPathState, str]):
             prompts: `chat` (natural language), `compact` (words for tiny models), or a folder
                 with one Jinja template per role.
             sandbox: Where the tool's programs run; null takes the default limits.
+            proposers: Agents of the first role, who act at once.
 
         Raises:
             ConfigError: A size out of its range, or a sandbox where nothing runs in it.
         """
         if not 2 <= size <= LARGEST:
             raise ConfigError(f"size: got {size}, allowed: 2 to {LARGEST}")
-        super().__init__(first_role, folder_of(Path(__file__).parent / "prompts", prompts), sandbox)
+        folder = folder_of(Path(__file__).parent / "prompts", prompts)
+        super().__init__(first_role, folder, sandbox, proposers)
         self.size = size
         self.obstacle_probability = obstacle_probability
         self.max_moves = max_moves
@@ -99,14 +102,14 @@ class PlanPath(ProposeAndPlay[PlanPathState, str]):
             raise ValueError(f"task {task.id}: start and goal must be two different free cells")
         if start not in distances(grid, goal):
             raise ValueError(f"task {task.id}: no path leads from start to goal")
-        return PlanPathState(grid, goal, start, start, actor=self.agents[0])
+        return PlanPathState(grid, goal, start, start, acting=self.beginning)
 
     def parse(self, state: PlanPathState, text: str) -> str | None:
         return moves_of(text, self.max_moves)
 
     def play(self, state: PlanPathState, plan: str) -> PlanPathState:
         cell = walk(state.grid, state.cell, state.goal, plan)
-        return PlanPathState(state.grid, state.goal, state.start, cell, actor=self.agents[0])
+        return PlanPathState(state.grid, state.goal, state.start, cell, acting=self.beginning)
 
     def solved(self, state: PlanPathState) -> bool:
         return state.cell == state.goal

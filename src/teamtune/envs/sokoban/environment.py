@@ -66,6 +66,7 @@ class Sokoban(ProposeAndPlay[SokobanState, str]):
         first_role: FirstRole = "proposer",
         prompts: str = "chat",
         sandbox: Sandbox | None = None,
+        proposers: PositiveInt = 1,
     ):
         """
         Args:
@@ -79,13 +80,15 @@ class Sokoban(ProposeAndPlay[SokobanState, str]):
             prompts: `chat` (natural language), `compact` (words for tiny models), or a folder
                 with one Jinja template per role.
             sandbox: Where the tool's programs run; null takes the default limits.
+            proposers: Agents of the first role, who act at once.
 
         Raises:
             ConfigError: A size out of its range, or a sandbox where nothing runs in it.
         """
         if not SIZES[0] <= size <= SIZES[1]:
             raise ConfigError(f"size: got {size}, allowed: {SIZES[0]} to {SIZES[1]}")
-        super().__init__(first_role, folder_of(Path(__file__).parent / "prompts", prompts), sandbox)
+        folder = folder_of(Path(__file__).parent / "prompts", prompts)
+        super().__init__(first_role, folder, sandbox, proposers)
         self.size = size
         self.boxes = boxes
         self.wall_probability = wall_probability
@@ -129,7 +132,7 @@ class Sokoban(ProposeAndPlay[SokobanState, str]):
             raise ValueError(f"task {task.id}: room cannot be solved")
         if not start:
             raise ValueError(f"task {task.id}: room is solved already")
-        return SokobanState(room, len(rows), start, player, boxes, actor=self.agents[0])
+        return SokobanState(room, len(rows), start, player, boxes, acting=self.beginning)
 
     def parse(self, state: SokobanState, text: str) -> str | None:
         return moves_of(text, self.max_moves)
@@ -137,7 +140,7 @@ class Sokoban(ProposeAndPlay[SokobanState, str]):
     def play(self, state: SokobanState, plan: str) -> SokobanState:
         player, boxes = walk(state.room, state.player, state.boxes, plan)
         return SokobanState(
-            state.room, state.height, state.start, player, boxes, actor=self.agents[0]
+            state.room, state.height, state.start, player, boxes, acting=self.beginning
         )
 
     def solved(self, state: SokobanState) -> bool:

@@ -57,6 +57,7 @@ class Sudoku(ProposeAndPlay[SudokuState, Plan]):
         first_role: FirstRole = "proposer",
         prompts: str = "chat",
         sandbox: Sandbox | None = None,
+        proposers: PositiveInt = 1,
     ):
         """
         Args:
@@ -69,6 +70,7 @@ class Sudoku(ProposeAndPlay[SudokuState, Plan]):
             prompts: `chat` (natural language), `compact` (words for tiny models), or a folder
                 with one Jinja template per role.
             sandbox: Where the tool's programs run; null takes the default limits.
+            proposers: Agents of the first role, who act at once.
 
         Raises:
             ConfigError: More empty cells than there are, or a sandbox where nothing runs in it.
@@ -76,7 +78,8 @@ class Sudoku(ProposeAndPlay[SudokuState, Plan]):
         cells = size * size
         if empty is not None and empty > cells:
             raise ConfigError(f"empty: got {empty}, allowed: {cells} or less")
-        super().__init__(first_role, folder_of(Path(__file__).parent / "prompts", prompts), sandbox)
+        folder = folder_of(Path(__file__).parent / "prompts", prompts)
+        super().__init__(first_role, folder, sandbox, proposers)
         self.size = size
         self.empty = cells // 2 if empty is None else empty
         self.max_cells = cells if max_cells is None else max_cells
@@ -118,7 +121,7 @@ class Sudoku(ProposeAndPlay[SudokuState, Plan]):
             raise ValueError(f"task {task.id}: puzzle has more than one solution")
         if first != solution:
             raise ValueError(f"task {task.id}: solution does not solve the puzzle")
-        return SudokuState(puzzle, solution, puzzle, size, actor=self.agents[0])
+        return SudokuState(puzzle, solution, puzzle, size, acting=self.beginning)
 
     def parse(self, state: SudokuState, text: str) -> Plan | None:
         found = parse_placements(text, state.puzzle, state.size)
@@ -132,7 +135,7 @@ class Sudoku(ProposeAndPlay[SudokuState, Plan]):
                 cells = list(puzzle)
                 break
             cells[index] = value
-        return SudokuState(puzzle, state.solution, tuple(cells), state.size, actor=self.agents[0])
+        return SudokuState(puzzle, state.solution, tuple(cells), state.size, acting=self.beginning)
 
     def solved(self, state: SudokuState) -> bool:
         return state.cells == state.solution
