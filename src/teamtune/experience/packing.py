@@ -1,4 +1,4 @@
-"""Packing: groups become rows in which all candidates share one copy of their prompt.
+"""Packing: groups become rows in which all answers to a prompt share one copy of it.
 
 A row is [prompt | candidate 1 | ... | candidate K], padded on the right. A candidate sees the
 prompt and itself; its positions continue the prompt's. The last token of a candidate predicts
@@ -7,6 +7,7 @@ once and weigh as much as all of them.
 """
 
 import itertools
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,13 +90,22 @@ def pack(
     """Micro-batches of at most `token_budget` tokens (rows x longest row), padding included.
 
     Candidates that failed or sampled nothing are left out; so are those that weigh nothing, unless
-    `idle` is given: then they are packed too, and with them the groups in it, at weight 0. A group
-    that exceeds the budget is split between candidates; a single candidate that exceeds it gets a
-    batch of its own. Rows of like length share a batch, so that little is padded; the order does
-    not matter to a summed loss.
+    `idle` is given: then they are packed too, and with them the groups in it, at weight 0. Groups
+    of one task with one prompt, such as the first turns of episodes, share it. Where the answers to
+    a prompt exceed the budget, they are split; a single one that exceeds it gets a batch of its
+    own. Rows of like length share a batch, so that little is padded; the order does not matter to a
+    summed loss.
     """
-    rows = [r for g in groups for r in _rows(g, _weights(g, idle is not None), token_budget)]
-    rows += [r for g in idle or () for r in _rows(g, _weights(g, True, 0.0), token_budget)]
+    alike: dict[tuple, list[tuple[Candidate, float]]] = defaultdict(list)
+    for group in groups:
+        alike[group.key.task, group.prompt_ids] += _weights(group, idle is not None)
+    for group in idle or ():
+        alike[group.key.task, group.prompt_ids] += _weights(group, True, 0.0)
+    rows = [
+        row
+        for (_, prompt), answers in alike.items()
+        for row in _rows(prompt, answers, token_budget)
+    ]
     rows.sort(key=lambda r: r.length)
     batches: list[PackedBatch] = []
     pending: list[_Row] = []
@@ -127,7 +137,7 @@ def _weights(group: Group, all_: bool, scale: float = 1.0) -> list[tuple[Candida
 
 
 def _rows(
-    group: Group, candidates: Sequence[tuple[Candidate, float]], token_budget: int
+    prompt_ids: tuple[int, ...], candidates: Sequence[tuple[Candidate, float]], token_budget: int
 ) -> list[_Row]:
     different: dict[tuple, tuple[Candidate, float, int]] = {}
     for candidate, weight in candidates:
@@ -138,7 +148,7 @@ def _rows(
     for candidate, weight, count in different.values():
         extra = len(candidate.token_ids) - 1
         if not rows or rows[-1].length + extra > token_budget:
-            rows.append(_Row(group.prompt_ids, [], [], []))
+            rows.append(_Row(prompt_ids, [], [], []))
         rows[-1].candidates.append(candidate)
         rows[-1].weights.append(weight)
         rows[-1].counts.append(count)

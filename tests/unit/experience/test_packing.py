@@ -64,6 +64,20 @@ def test_a_row_holds_the_prompt_once_and_each_answer_without_its_last_token():
     assert batch.targets.tolist() == [3, 4, END, 5, END]
 
 
+def test_groups_of_one_task_share_a_prompt_and_an_equal_answer():
+    """The first turns of three episodes: two say the same, at weights of 1/4 and 1/2."""
+    said = [candidate((3, 4, END)), candidate((5, END)), candidate((3, 4, END))]
+    for answer, weight in zip(said, (0.25, 1.0, 0.5)):
+        answer.weight = weight
+    groups = [group((7, 8), [answer]) for answer in said]
+    (batch,) = pack(groups, HUGE)
+    assert batch.input_ids.tolist() == [[7, 8, 3, 4, 5]]
+    assert batch.weight.tolist() == [0.75] * 3 + [1.0] * 2
+    assert batch.count.tolist() == [2.0] * 3 + [1.0] * 2
+    other = [group((7, 8), [candidate((6, END))], task="another")]
+    assert len(pack([*groups, *other], HUGE)[0].input_ids) == 2
+
+
 def test_a_candidate_sees_the_prompt_and_its_own_earlier_tokens_only():
     short = group((7,), [candidate((END,))])
     (batch,) = pack([group((7, 8), [candidate((3, 4, END)), candidate((5, END))]), short], HUGE)
