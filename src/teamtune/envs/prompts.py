@@ -31,8 +31,8 @@ class Prompts:
         """
         Args:
             folder: Where the templates lie.
-            roles: The roles, each with a file `<role>.jinja`, or `proposer.jinja` for `proposer_1` and
-                so on, or for all of them `all.jinja`.
+            roles: The roles, each with a file `<role>.jinja`, or `proposer.jinja` for `proposer_1`
+                and so on, or for all of them `all.jinja`.
 
         Raises:
             ConfigError: A role has no template, or a template does not parse.
