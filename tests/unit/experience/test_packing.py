@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from factories import END, VOCABULARY, built_policy, candidate, group, model_folder, random_group
-from teamtune.errors import ConfigError
 from teamtune.experience import Candidate, Group
 from teamtune.experience.packing import PADDING, PackedBatch, pack, placeholder
 from teamtune.policies import Policy
-from teamtune.policies.scorer import check_scorable
 
 TEMPERATURE = 0.7
 HUGE = 10**9
@@ -235,13 +233,3 @@ def test_a_placeholder_weighs_nothing():
     batch = placeholder()
     assert batch.input_ids.tolist() == [[0]] and batch.weight.tolist() == [0.0]
     assert batch.input_ids.max() < VOCABULARY
-
-
-def test_models_that_score_otherwise_are_refused():
-    from transformers import GraniteConfig, LlamaConfig, Qwen3NextConfig
-
-    check_scorable(LlamaConfig())
-    with pytest.raises(ConfigError, match=r"scales its logits \(logits_scaling 8.0\), allowed: 1"):
-        check_scorable(GraniteConfig(logits_scaling=8.0))
-    with pytest.raises(ConfigError, match="has layers of linear_attention, allowed: full"):
-        check_scorable(Qwen3NextConfig())
