@@ -143,6 +143,21 @@ def test_a_failure_in_one_group_changes_no_other_group():
     assert [c.advantage for c in whole[1].candidates] == [c.advantage for c in broken[1].candidates]
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [-1, 0, 1]),  # deviation 2
+        ({"scale": "none"}, [-2, 0, 2]),
+        ({"scale": "none", "baseline": "leave_one_out"}, [-3, 0, 3]),
+        ({"baseline": "max"}, [-2, -1, 0]),
+    ],
+)
+def test_at_grpo_compares_as_its_options_say(options, expected):
+    groups = [group("a", [0, 2, 4])]
+    ATGRPO(**options).assign_credit(rollouts_of(groups))
+    assert [c.advantage for c in groups[0].candidates] == pytest.approx(expected)
+
+
 def test_flat_groups_are_left_out_of_loss_and_denominator_unless_kept():
     groups = [group("a", [1, 1]), group("b", [0, 1])]
     for keep, tokens in ((False, 2), (True, 4)):

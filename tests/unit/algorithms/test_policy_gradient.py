@@ -117,6 +117,23 @@ def test_a_sequence_has_the_geometric_mean_of_its_tokens_ratios():
     assert means.tolist() == [3.0, 3.0, 3.0, 7.0]
 
 
+@pytest.mark.parametrize("algorithm", [ATGRPO, GRPO])
+def test_losses_are_clipped_below_and_gains_above(algorithm):
+    # ratios 1.5 of a gain and 0.5 of a loss: clipped to 1.4 and to 0.9
+    batch = TokenBatch(
+        logprobs=torch.tensor([1.5, 0.5]).log(),
+        sampling_logprobs=torch.zeros(2),
+        advantages=torch.tensor([1.0, -1.0]),
+        weight=torch.tensor([1.0, 10.0]),
+        count=torch.ones(2),
+        sequence=torch.tensor([0, 1]),
+    )
+    loss, sums = algorithm(clip_low=0.1, clip_high=0.4).loss(batch)
+    assert float(loss) == pytest.approx(-1.4 + 10 * 0.9) and float(sums["clip_frac"]) == 11
+    loss, sums = algorithm(clip_low=0.6, clip_high=0.4).loss(batch)
+    assert float(loss) == pytest.approx(-1.4 + 10 * 0.5) and float(sums["clip_frac"]) == 1
+
+
 def test_the_sequence_ratio_is_clipped_as_one():
     # log ratios 0.3 and -0.1: mean 0.1, ratio e^0.1 = 1.105 for both tokens, clipped to 1.05
     batch = TokenBatch(

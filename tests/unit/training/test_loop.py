@@ -45,11 +45,12 @@ def train(
     algorithm: ATGRPO | None = None,
     epochs: int = 1,
     minibatch_tasks: int | None = None,
+    temperature: float = 1.0,
 ) -> dict[str, float]:
     """One rollout's update with each policy's own optimizer."""
     loop = MultiOptimizerLoop(algorithm or ATGRPO(), epochs, minibatch_tasks)
     optimizers = {n: p.optimizer_factory(p.trainable_parameters()) for n, p in policies.items()}
-    return loop.run(policies, optimizers, experience, 1.0, 0, CPU)
+    return loop.run(policies, optimizers, experience, temperature, 0, CPU)
 
 
 def weights(policy: Policy) -> list[Tensor]:
@@ -156,6 +157,72 @@ def test_with_one_update_the_ratio_is_one_and_nothing_is_clipped(folder: Path):
     metrics = train({"team": policy}, {"team": sampled_now(policy, some_groups())})
     assert metrics["team/sampling_gap"] < 1e-6 and metrics["team/approx_kl"] < 1e-6
     assert metrics["team/clip_frac"] == 0
+
+
+def scores(policy: Policy, groups: Sequence[Group], temperature: float) -> list[Tensor]:
+    """[L, V] log-probs at each token of every answer, by plain teacher forcing."""
+    assert policy.scorer is not None
+    found = []
+    for g in groups:
+        for c in g.candidates:
+            ids = torch.tensor([[*g.prompt_ids, *c.token_ids]])
+            logits = policy.scorer.lm(ids).logits[0, len(g.prompt_ids) - 1 : -1].detach()
+            found.append((logits / temperature).log_softmax(-1))
+    return found
+
+
+def of_the_tokens(scores: Sequence[Tensor], groups: Sequence[Group]) -> list[Tensor]:
+    """What `scores` say of the answers' own tokens."""
+    answers = [c.token_ids for g in groups for c in g.candidates]
+    return [s[range(len(ids)), list(ids)] for s, ids in zip(scores, answers)]
+
+
+def test_the_trainer_scores_at_the_temperature_of_the_samples(folder: Path):
+    policy, groups = built_policy(folder, reference=True), some_groups()
+    cool = scores(policy, groups, 0.7)
+    for c, logprobs in zip((c for g in groups for c in g.candidates), of_the_tokens(cool, groups)):
+        redraw(c, logprobs.tolist())
+    entropy = torch.cat([-(s.exp() * s).sum(-1) for s in cool]).mean()
+    metrics = train({"team": policy}, {"team": groups}, ATGRPO(kl_coef=0.1), temperature=0.7)
+    assert metrics["team/sampling_gap"] < 1e-6 and abs(metrics["team/ref_kl"]) < 1e-9
+    assert metrics["team/entropy"] == pytest.approx(float(entropy), abs=1e-5)
+    warm = train({"team": built_policy(folder)}, {"team": groups})
+    assert warm["team/sampling_gap"] > 0.1 and warm["team/approx_kl"] > 0.01
+
+
+def test_what_is_told_of_the_samples_is_a_mean_over_their_tokens(folder: Path):
+    policy, groups = built_policy(folder), some_groups()
+    now = torch.cat(of_the_tokens(scores(policy, groups, 1.0), groups))
+    gap = now - torch.tensor([x for g in groups for c in g.candidates for x in c.sampling_logprobs])
+    metrics = train({"team": policy}, {"team": groups})
+    assert metrics["team/sampling_gap"] == pytest.approx(float(gap.abs().mean()), abs=1e-5)
+    assert metrics["team/approx_kl"] == pytest.approx(float((gap.exp() - 1 - gap).mean()), abs=1e-4)
+
+
+def test_the_kl_term_is_that_to_the_policy_at_the_start(folder: Path):
+    """exp(d) - 1 - d with d = reference - policy, a mean over tokens, 0.3 times it in the loss."""
+    losses, groups = [], some_groups()
+    for kl_coef in (0.0, 0.3):
+        policy = built_policy(folder, reference=True)
+        start = torch.cat(of_the_tokens(scores(policy, groups, 1.0), groups))
+        with torch.no_grad():
+            policy.trainable_parameters()[0].mul_(1.3)
+        d = start - torch.cat(of_the_tokens(scores(policy, groups, 1.0), groups))
+        losses.append(train({"team": policy}, {"team": groups}, ATGRPO(kl_coef=kl_coef)))
+    expected = float((d.exp() - 1 - d).mean())
+    assert expected > 0.01 and losses[1]["team/ref_kl"] == pytest.approx(expected, abs=1e-5)
+    more = losses[1]["team/loss"] - losses[0]["team/loss"]
+    assert more == pytest.approx(0.3 * expected, abs=1e-5)
+
+
+def test_the_bonus_fades_with_the_entropy_of_all_samples_on_its_way_to_the_target(folder: Path):
+    """Tokens drawn with log-prob -1 have 1 nat: a quarter of the way from 4 nats down to 0."""
+    flat = group((5, 6), [candidate((7, END), 0.0), candidate((8, 9, END), 0.0)])
+    policy = built_policy(folder)
+    entropy = torch.cat([-(s.exp() * s).sum(-1) for s in scores(policy, [flat], 1.0)]).mean()
+    algorithm = ATGRPO(entropy_coef=0.2, entropy_target=4.0)
+    metrics = train({"team": policy}, {"team": [flat]}, algorithm)
+    assert metrics["team/loss"] == pytest.approx(-0.2 * 0.75 * float(entropy), abs=1e-5)
 
 
 def test_flat_groups_weigh_nothing_unless_they_are_kept(folder: Path):
