@@ -156,6 +156,7 @@ def test_at_grpo_compares_as_its_options_say(options, expected):
     groups = [group("a", [0, 2, 4])]
     ATGRPO(**options).assign_credit(rollouts_of(groups))
     assert [c.advantage for c in groups[0].candidates] == pytest.approx(expected)
+    assert ATGRPO().trainable(groups) == groups  # though one candidate has no advantage
 
 
 def test_flat_groups_are_left_out_of_loss_and_denominator_unless_kept():

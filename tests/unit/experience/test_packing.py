@@ -203,6 +203,18 @@ def test_equal_answers_with_unequal_advantages_of_tokens_are_packed_apart():
     assert batch.weight.tolist() == [2.0, 2.0]
 
 
+def test_idle_groups_are_counted_and_weigh_nothing():
+    own = group((7,), [candidate((3, END), weight=0.5), candidate((4, END), weight=0.0)])
+    idle = group((8, 9), [candidate((5, END)), candidate((5, END)), candidate((6,), reward=None)])
+    (batch,) = pack([own], HUGE)
+    assert (batch.targets.tolist(), batch.weight.tolist()) == ([3, END], [0.5, 0.5])
+    (batch,) = pack([own], HUGE, [idle])
+    assert batch.targets.tolist() == [3, END, 4, END, 5, END]
+    assert batch.weight.tolist() == [0.5, 0.5, 0, 0, 0, 0]
+    assert batch.count.tolist() == [1, 1, 1, 1, 2, 2]
+    assert batch.sequence.tolist() == [0, 0, 1, 1, 2, 2]
+
+
 def test_a_group_over_the_budget_is_split_between_candidates():
     answers = [candidate((i, i, END)) for i in (3, 4, 5)]
     batches = pack([group((7, 8), answers)], 6)  # prompt 2 and two answers of 2 fed tokens: 6

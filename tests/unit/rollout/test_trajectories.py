@@ -92,6 +92,13 @@ def test_one_episode_is_greedy_and_several_are_sampled_unless_told_otherwise(set
     assert {(n, sampling.temperature) for n, sampling in engine.asked} == {(1, temperature)}
 
 
+def test_greedy_is_greedy_whatever_the_engines_sampling_cuts_off():
+    engine = Listening()
+    engine.sampling = Sampling(max_tokens=9, top_p=0.5, top_k=3)
+    roll(TASKS[:1], TrajectorySampler(), engine=engine)
+    assert {sampling for _, sampling in engine.asked} == {Sampling(0.0, 9, 1.0, 0)}
+
+
 def test_an_episode_that_breaks_off_leaves_the_others_alone():
     def judge(said):
         if said[-1][0] == "1":
