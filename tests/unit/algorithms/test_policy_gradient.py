@@ -12,6 +12,7 @@ from teamtune.algorithms import ATGRPO, GRPO, MAGRPO, GiGPO, TokenBatch
 from teamtune.algorithms.policy_gradient import sequence_means
 from teamtune.errors import ConfigError
 from teamtune.training import MultiOptimizerLoop
+from teamtune.training.loop import Batches
 
 CPU = torch.device("cpu")
 ALL = [ATGRPO, MAGRPO, GRPO, GiGPO]
@@ -81,8 +82,6 @@ def test_the_target_measures_all_samples():
     surprised = candidate((3, END), 0.0, sampling_logprobs=(-3.0, -1.0))
     calm = candidate((4, END), 1.0, sampling_logprobs=(0.0, 0.0))
     groups = [group((5,), [surprised, surprised], task="a"), group((6,), [calm, calm], task="b")]
-    from teamtune.training.loop import Batches
-
     tokens = [c for g in groups for c in g.candidates]
     surprise = -math.fsum(x for c in tokens for x in c.sampling_logprobs)
     totals = Batches([], 0.0, 8, surprise).totals(CPU)

@@ -29,6 +29,7 @@ from teamtune.experience.packing import pack
 from teamtune.policies import Policy
 from teamtune.training import MultiOptimizerLoop, TeamModule
 from teamtune.training.data import TaskDataModule, TaskLoader
+from teamtune.training.loop import Batches
 
 HUGE = 10**9
 CPU = torch.device("cpu")
@@ -223,6 +224,12 @@ def test_the_bonus_fades_with_the_entropy_of_all_samples_on_its_way_to_the_targe
     algorithm = ATGRPO(entropy_coef=0.2, entropy_target=4.0)
     metrics = train({"team": policy}, {"team": [flat]}, algorithm)
     assert metrics["team/loss"] == pytest.approx(-0.2 * 0.75 * float(entropy), abs=1e-5)
+
+
+def test_totals_count_more_tokens_than_a_float32_could():
+    many = 2**24 + 1
+    totals = Batches([], float(many), many, 3.0 * many).totals(CPU)
+    assert totals.denominator == many and totals.sampled_entropy == 3.0
 
 
 def test_flat_groups_weigh_nothing_unless_they_are_kept(folder: Path):
