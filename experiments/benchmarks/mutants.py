@@ -43,9 +43,7 @@ CORE = {
 }
 """Files and folders of the package, and those of `tests/unit` that have to notice a change."""
 
-LIBRARIES = (
-    "pytest numpy torch lightning.pytorch transformers peft torchmetrics jsonargparse hypothesis"
-)
+LIBRARIES = ("pytest", "hypothesis", "lightning.pytorch", "transformers", "peft", "jsonargparse")
 
 INSTEAD: dict[type, type] = {
     ast.Lt: ast.LtE,

@@ -31,7 +31,11 @@ class Given(nn.Module):
         return lambda states: self.logits.expand(len(states), -1)
 
     def get_decoder(self):
-        return lambda input_ids, **_: SimpleNamespace(last_hidden_state=input_ids[..., None] + 0.0)
+        return self.body
+
+    def body(self, input_ids, position_ids, attention_mask, use_cache):
+        assert not use_cache  # it would only take memory
+        return SimpleNamespace(last_hidden_state=input_ids[..., None] + 0.0)
 
 
 def scored(logits: list[float], temperature: float = 1.0, entropy: bool = False, **config: float):
@@ -79,6 +83,8 @@ def test_the_result_does_not_depend_on_the_chunks_of_the_head():
     lm = Given(torch.tensor([0.5, 0.0, -1.0]))
     (batch,) = pack([group((1,), [candidate((0, 1, END)), candidate((1, END))])], 100)
     whole = TokenScorer(lm)(batch)
+    assert torch.equal(whole[0], TokenScorer(lm)(batch, 1.0, False)[0])
+    assert not whole[1].requires_grad
     for size in (1, 2, 4):
         for own, other in zip(whole, TokenScorer(lm, size)(batch), strict=True):
             assert torch.equal(own, other)
@@ -88,6 +94,7 @@ def test_models_that_score_otherwise_are_refused():
     from transformers import GraniteConfig, LlamaConfig, Qwen3NextConfig
 
     check_scorable(LlamaConfig())
+    check_scorable(GraniteConfig(logits_scaling=1.0))
     with pytest.raises(ConfigError, match=r"scales its logits \(logits_scaling 8.0\), allowed: 1"):
         check_scorable(GraniteConfig(logits_scaling=8.0))
     with pytest.raises(ConfigError, match="has layers of linear_attention, allowed: full"):

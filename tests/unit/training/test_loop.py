@@ -285,6 +285,7 @@ def test_a_step_on_one_roles_policy_leaves_the_others_bits(folder: Path):
     assert same(before["a"], weights(policies["a"])) and same(before["c"], weights(policies["c"]))
     assert [p.version for p in policies.values()] == [0, 1, 0]
     assert "b/loss" in metrics and "a/loss" not in metrics
+    assert [metrics[f"{n}/flat_groups"] for n in "abc"] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("bad", [math.nan, -1e9])
@@ -342,6 +343,25 @@ def test_minibatches_of_one_task_are_steps_on_each_task(folder: Path):
         reached.append(weights(other))
     assert not same(*reached)
     assert same(weights(policy), reached[0]) or same(weights(policy), reached[1])
+
+
+def test_minibatches_are_all_tasks_once_in_an_order_that_the_seed_draws():
+    loop, groups = MultiOptimizerLoop(ATGRPO(), 1, 2), {"a": some_groups(count=5)}
+    drawn = [loop._minibatches(groups, seed) for seed in range(6)]
+    for parts in drawn:
+        assert [len(part) for part in parts] == [2, 2, 1]
+        assert set.union(*parts) == {f"task-{i}" for i in range(5)}
+    assert loop._minibatches(groups, 0) == drawn[0] and any(d != drawn[0] for d in drawn)
+
+
+def test_the_share_of_clipped_tokens_is_weighed_as_the_loss_is(folder: Path):
+    """Two tokens of a gain whose ratio is far above 1.2, three of a loss below it: 0.2 of 0.5."""
+    gain = candidate((7, END), 1.0, sampling_logprobs=(-20.0,) * 2, weight=0.1)
+    loss = candidate((8, 9, END), -1.0, sampling_logprobs=(-20.0,) * 3, weight=0.1)
+    still = candidate((3, END), 0.0, weight=0.0)
+    metrics = train({"team": built_policy(folder)}, {"team": [group((5,), [gain, loss, still])]})
+    assert metrics["team/clip_frac"] == pytest.approx(0.4)
+    assert metrics["team/flat_groups"] == 0  # though one candidate has no advantage
 
 
 def test_the_gradient_is_clipped_per_policy(folder: Path):
