@@ -33,7 +33,8 @@ CORE = {
     "callbacks/warm_start.py": "callbacks/test_warm_start.py",
     "callbacks/weight_sync.py": "callbacks/test_weight_sync.py",
     "envs/team_work.py": "envs/writing/test_environment.py",
-    "experience/metrics.py": "experience/test_metrics.py experience/test_success_rate.py",
+    "experience/metrics.py": "experience/test_metrics.py experience/test_success_rate.py "
+    "experience/test_ledger.py",
     "experience/packing.py": "experience/test_packing.py training/test_loop.py",
     "policies/scorer.py": "policies/test_scorer.py experience/test_packing.py",
     "rollout": "rollout algorithms/test_magrpo.py",
@@ -150,11 +151,12 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             yield node, ast.Constant(not value)
         case ast.Constant(int(value) | float(value)):
             yield from ((node, ast.Constant(other)) for other in (value + 1, type(value)(0)))
-        case ast.Name(name) if name in OTHER:
-            yield node, ast.Name(OTHER[name])
-        case ast.Attribute(value, name) if name in OTHER:
-            yield node, ast.Attribute(value, OTHER[name])
         case ast.Call(function, arguments, keywords):
+            match function:
+                case ast.Name(name) if name in OTHER:
+                    yield function, ast.Name(OTHER[name])
+                case ast.Attribute(value, name) if name in OTHER:
+                    yield function, ast.Attribute(value, OTHER[name])
             for own in (k for k in keywords if k.arg != "device"):  # a CPU would not notice
                 yield node, ast.Call(function, arguments, [k for k in keywords if k is not own])
         case ast.Expr(ast.Call() | ast.Await()):

@@ -23,6 +23,7 @@ def test_every_demonstration_counts_by_its_tokens():
     Cloning().assign_credit(rollouts_of(told))
     assert [c.advantage for g in told for c in g.candidates] == [1.0, 1.0]
     assert Cloning().trainable(told) == told and Cloning().denominator(told) == 6
+    assert (Cloning.needs_reference, Cloning.entropy_coef, Cloning.regularizes) == (False, 0, False)
 
 
 def test_the_loss_is_the_negative_log_likelihood():

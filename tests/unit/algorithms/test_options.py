@@ -88,5 +88,6 @@ def test_without_options_an_algorithm_is_as_its_paper_has_it():
         assert (one.sampler.num_candidates, one.sampler.max_turns) == (4, 4)
     for one in (at, grpo, gigpo):
         assert (one.clip_low, one.clip_high, one.ratio_of) == (0.2, 0.2, "token")
+    assert [a.on_policy for a in (at, ma, MAGRPO(ratio=True), grpo)] == [False, True, False, False]
     for one in (at, ma, grpo, gigpo):
         assert (one.entropy_coef, one.kl_coef, one.needs_reference) == (0, 0, False)

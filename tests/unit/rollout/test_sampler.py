@@ -42,3 +42,12 @@ def test_the_levels_of_an_episode_are_those_of_its_last_judged_turn(sampler, jud
         return Transition(said, rewards, outcome=Outcome(levels, judged=bool(levels)))
 
     assert play(Game(judge, turns=3), sampler).levels == {"form": float(judged)}
+
+
+def test_alone_or_in_whole_episodes_a_reward_is_team_plus_local():
+    def judge(said):
+        return Transition(said, {agent: Reward(local=1.0, team=2.0) for agent in AGENTS})
+
+    for sampler in (TrajectorySampler(), TreeSampler(2, 1), JointSampler(2, 1)):
+        assert {c.reward for c in play(Game(judge), sampler).candidates} == {3.0}
+    assert (TrajectorySampler().num_candidates, TrajectorySampler().max_turns) == (1, 4)
