@@ -22,10 +22,12 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 CORE = {
@@ -46,30 +48,22 @@ CORE = {
 
 LIBRARIES = ("pytest", "hypothesis", "lightning.pytorch", "transformers", "peft", "jsonargparse")
 
-INSTEAD: dict[type, type] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Pow: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-}
-OTHER = {"min": "max", "any": "all", "minimum": "maximum"}
-OTHER |= {other: name for name, other in OTHER.items()}
+PAIRS = [
+    (ast.Lt, ast.LtE),
+    (ast.Gt, ast.GtE),
+    (ast.Eq, ast.NotEq),
+    (ast.Is, ast.IsNot),
+    (ast.In, ast.NotIn),
+    (ast.And, ast.Or),
+    (ast.BitAnd, ast.BitOr),
+    (ast.Add, ast.Sub),
+    (ast.Mult, ast.Div),
+    ("min", "max"),
+    ("minimum", "maximum"),
+    ("any", "all"),
+]
+INSTEAD: dict[Any, Any] = {ast.FloorDiv: ast.Mult, ast.Pow: ast.Mult}
+INSTEAD |= {old: new for pair in PAIRS for old, new in (pair, pair[::-1])}
 SILENT = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 """What is said to people alone, and what never happens."""
 
@@ -153,10 +147,10 @@ def changes(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             yield from ((node, ast.Constant(other)) for other in (value + 1, type(value)(0)))
         case ast.Call(function, arguments, keywords):
             match function:
-                case ast.Name(name) if name in OTHER:
-                    yield function, ast.Name(OTHER[name])
-                case ast.Attribute(value, name) if name in OTHER:
-                    yield function, ast.Attribute(value, OTHER[name])
+                case ast.Name(name) if name in INSTEAD:
+                    yield function, ast.Name(INSTEAD[name])
+                case ast.Attribute(value, name) if name in INSTEAD:
+                    yield function, ast.Attribute(value, INSTEAD[name])
             for own in (k for k in keywords if k.arg != "device"):  # a CPU would not notice
                 yield node, ast.Call(function, arguments, [k for k in keywords if k is not own])
         case ast.Expr(ast.Call() | ast.Await()):
@@ -191,19 +185,30 @@ def start(mutant: Mutant, tests: str, folder: Path, limit: float) -> int:
     """The id of a process that ends in 0 where all tests pass with the mutant in `src`'s place."""
     if pid := os.fork():
         return pid
-    signal.setitimer(signal.ITIMER_REAL, limit)  # it ends the process
-    source = folder / "src"
-    shutil.copytree(ROOT / "src", source)
-    (source / "teamtune" / mutant.file).write_text(mutant.source)
+    code = 1
+    try:
+        signal.setitimer(signal.ITIMER_REAL, limit)  # it ends the process
+        code = tested(mutant, tests, folder)
+    except Exception:  # noqa: BLE001 - a child must not go on as its parent would
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def tested(mutant: Mutant, tests: str, folder: Path) -> int:
+    """How pytest ends on a copy of `src` in `folder`; what it prints is in `folder / "log"`."""
     log = os.open(folder / "log", os.O_CREAT | os.O_WRONLY)
     os.dup2(log, 1)
     os.dup2(log, 2)
+    source = folder / "src"
+    shutil.copytree(ROOT / "src", source)
+    (source / "teamtune" / mutant.file).write_text(mutant.source)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
     import pytest
 
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
     options += [f"--basetemp={folder / 'tmp'}", "-o", f"pythonpath=. {source} tests"]
-    os._exit(int(pytest.main([*options, *(f"tests/unit/{test}" for test in tests.split())])))
+    return int(pytest.main([*options, *(f"tests/unit/{test}" for test in tests.split())]))
 
 
 def run(
@@ -234,6 +239,8 @@ def main() -> None:
     options = parser.parse_args()
     os.chdir(ROOT)
     cases = list(core(options.only))
+    if not cases:
+        parser.error(f"got {' '.join(options.only)}, allowed: {', '.join(CORE)} or files in them")
     if 0 < options.count < len(cases):
         cases = random.Random(options.seed).sample(cases, options.count)
     for name in LIBRARIES:
@@ -250,6 +257,7 @@ def main() -> None:
     for mutant, _, code, seconds, _ in run(cases, limits, options.jobs):
         found[verdict := "killed" if code else "survived"] += 1
         print(f"{verdict:8} {seconds:5.1f} s  {mutant}", flush=True)
+    gc.unfreeze()
     print(f"killed {found['killed']} of {len(cases)} mutants: {found['killed'] / len(cases):.1%}")
 
 
