@@ -61,8 +61,7 @@ class GRPO(Clipped, OnEpisodes):
             tokens[group.policy] += sum(len(c.token_ids) for c in group.candidates)
         for group in rollout.groups:
             for c in group.candidates:
-                used = c.return_ is not None and c.credited
-                c.weight = 1 / tokens[group.policy] if used else 0.0
+                c.weight = 1 / tokens[group.policy] if c.credited else 0.0
 
     def trainable(self, groups: Sequence[Group]) -> list[Group]:
         return [g for g in groups if any(c.return_ is not None for c in g.candidates)]

@@ -112,8 +112,7 @@ class MAGRPO(Regularized, OnJointActions):
             if share and self.reduction == "sequence_sum":
                 share /= known * siblings[_turn(group)]
             for c in group.candidates:
-                used = c.return_ is not None and c.credited
-                c.weight = share if used else 0.0
+                c.weight = share if c.credited else 0.0
 
     def trainable(self, groups: Sequence[Group]) -> list[Group]:
         """Those that compare; one without spread counts in the means, as in the paper."""

@@ -75,10 +75,9 @@ class Regularized(Algorithm):
         self.step += 1
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "step": self.step}
+        return {"step": self.step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
         self.step = state["step"]
 
 
@@ -115,7 +114,6 @@ class Clipped(Regularized):
 
 def sequence_means(values: Tensor, sequence: Tensor) -> Tensor:
     """[N] at each token the mean of `values` [N] over its answer, `sequence` [N] says which."""
-    size = int(sequence.max()) + 1
-    sums = values.new_zeros(size).index_add(0, sequence, values)
-    lengths = torch.bincount(sequence, minlength=size)
+    lengths = torch.bincount(sequence)
+    sums = values.new_zeros(len(lengths)).index_add(0, sequence, values)
     return (sums / lengths)[sequence]

@@ -55,8 +55,8 @@ class Demonstration(Sampler):
         ]
         messages = game.env.observe(state, key.agent)
         answers = [demonstration(engine.chat.encode_answer(text), text) for text in texts]
-        prompt_ids = tuple(engine.chat.encode(messages))
-        return Group(key, policy, messages[-1]["content"], prompt_ids, answers)
+        prompt = "\n".join(message["content"] for message in messages)
+        return Group(key, policy, prompt, tuple(engine.chat.encode(messages)), answers)
 
     def pairs(self, agents: int) -> list[tuple[int, ...]]:
         return [(0,) * agents]

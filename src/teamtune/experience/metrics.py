@@ -32,9 +32,8 @@ class SuccessRate(Metric):
 
     def __init__(self) -> None:
         super().__init__()
-        zero = torch.tensor(0, dtype=torch.long)
-        self.add_state("successes", zero.clone(), dist_reduce_fx="sum")
-        self.add_state("trials", zero.clone(), dist_reduce_fx="sum")
+        self.add_state("successes", torch.tensor(0), "sum")
+        self.add_state("trials", torch.tensor(0), "sum")
 
     def update(self, outcomes: list[bool]) -> None:
         """Counts the outcomes of further episodes."""

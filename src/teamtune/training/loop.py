@@ -36,7 +36,8 @@ class Totals:
     """Of the policy loss; 1 where nothing is in it."""
     weight: float
     tokens: float
-    """Those that are packed: all sampled ones where the algorithm regularizes."""
+    """Those that are packed, so 0 where there is no step: all sampled ones where the algorithm
+    regularizes."""
     sampled_entropy: float
 
     def counted(self, name: str) -> float:
@@ -64,7 +65,7 @@ class Batches:
         own = [self.denominator, weight, tokens, self.sampled, self.surprise]
         summed = ranks.summed(torch.tensor(own, dtype=torch.float64, device=device)).tolist()
         denominator, weight, tokens, sampled, surprise = summed
-        return Totals(denominator or 1.0, weight, tokens or 1.0, surprise / (sampled or 1.0))
+        return Totals(denominator or 1.0, weight, tokens, surprise / (sampled or 1.0))
 
 
 class MultiOptimizerLoop:
@@ -105,9 +106,9 @@ class MultiOptimizerLoop:
                     for key, value in step.items():
                         metrics.setdefault(f"{name}/{key}", []).append(value)
         for name in policies:
-            weighty = [g for g in kept[name] if any(c.weight and c.credited for c in g.candidates)]
+            weighty = [g for g in kept[name] if any(c.credited for c in g.candidates)]
             given, used = len(experience.get(name, ())), len(weighty)
-            counts = ranks.summed(torch.tensor([given, used], dtype=torch.float64, device=device))
+            counts = ranks.summed(torch.tensor([given, used], device=device))
             share = 1 - float(counts[1]) / float(counts[0]) if counts[0] else 0.0
             metrics[f"{name}/flat_groups"] = [share]
         return {key: sum(values) / len(values) for key, values in metrics.items()}

@@ -75,6 +75,23 @@ def test_the_scale_is_the_same_for_every_baseline(baseline):
     assert torch.allclose(group_advantages(rewards, "std", baseline), raw / deviation)
 
 
+@pytest.mark.parametrize(
+    ("rewards", "flat"),
+    [
+        ([0.0, 0.9e-9], True),
+        ([0.0, 1e-9], True),
+        ([0.0, 1.1e-9], False),
+        ([0.5, 0.5 + 0.9e-9], True),
+        ([1e6, 1e6 + 0.9e-3], True),
+        ([1e6, 1e6 + 1.1e-3], False),
+        ([-1e6, -1e6 + 0.9e-3], True),
+        ([None, 3.0], True),
+    ],
+)
+def test_what_is_no_more_than_rounding_is_no_spread(rewards, flat):
+    assert (group_advantages(rewards).abs().max() == 0) == flat
+
+
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 1e6 + 1 / 3, -0.7])
 def test_equal_rewards_of_any_size_have_no_advantage(value):
     assert group_advantages([value] * 7).tolist() == [0.0] * 7
@@ -143,6 +160,22 @@ def test_a_failure_in_one_group_changes_no_other_group():
     assert [c.advantage for c in whole[1].candidates] == [c.advantage for c in broken[1].candidates]
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [-1, 0, 1]),  # deviation 2
+        ({"scale": "none"}, [-2, 0, 2]),
+        ({"scale": "none", "baseline": "leave_one_out"}, [-3, 0, 3]),
+        ({"baseline": "max"}, [-2, -1, 0]),
+    ],
+)
+def test_at_grpo_compares_as_its_options_say(options, expected):
+    groups = [group("a", [0, 2, 4])]
+    ATGRPO(**options).assign_credit(rollouts_of(groups))
+    assert [c.advantage for c in groups[0].candidates] == pytest.approx(expected)
+    assert ATGRPO().trainable(groups) == groups  # though one candidate has no advantage
+
+
 def test_flat_groups_are_left_out_of_loss_and_denominator_unless_kept():
     groups = [group("a", [1, 1]), group("b", [0, 1])]
     for keep, tokens in ((False, 2), (True, 4)):
@@ -158,6 +191,13 @@ def test_clipping_stops_gains_beyond_the_range_and_never_stops_losses():
     # min(1.5, 1.2), min(-1.5, -1.2), min(0.5, 0.8), min(-0.5, -0.8), negated
     assert loss.tolist() == pytest.approx([-1.2, 1.5, -0.5, 0.8])
     assert clipped_share(ratio.log(), torch.zeros(4), advantage, 0.2, 0.2).tolist() == [1, 0, 0, 1]
+
+
+def test_a_token_without_an_advantage_or_within_the_range_is_not_clipped():
+    ratio = torch.tensor([1.5, 0.5])
+    assert clipped_share(ratio.log(), torch.zeros(2), torch.zeros(2), 0.2, 0.2).tolist() == [0, 0]
+    equal = torch.zeros(2)  # a ratio of 1 is at both ends of an empty range
+    assert clipped_share(equal, equal, torch.tensor([1.0, -1.0]), 0.0, 0.0).tolist() == [0, 0]
 
 
 def test_unequal_clipping_ranges():

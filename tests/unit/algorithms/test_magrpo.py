@@ -335,6 +335,15 @@ def test_denominators_count_tasks_or_tokens_and_add_up():
         assert algorithm.denominator(groups_of(tasks)) == sum(alone)
 
 
+def test_failed_answers_are_in_no_token_mean():
+    answers = [candidate((3, END), 1.0), candidate((4, 5, END), 0.0)]
+    answers.append(candidate((6, 7, 8, 9, END), 0.0, reward=None))
+    groups = [Group(GroupKey("t", "left", 0), "a", "", (7,), answers)]
+    algorithm = MAGRPO(reduction="token_mean")
+    algorithm.assign_credit(rollouts_of(groups))
+    assert algorithm.denominator(groups) == 5 and weights(groups[0]) == [1.0, 1.0, 0.0]
+
+
 def batch(**tensors: Sequence[float]) -> TokenBatch:
     values = {k: torch.tensor(v) for k, v in tensors.items()}
     tokens = {"count": torch.tensor([1.0, 2.0]), "sequence": torch.tensor([0, 1])}

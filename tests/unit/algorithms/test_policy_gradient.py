@@ -12,6 +12,7 @@ from teamtune.algorithms import ATGRPO, GRPO, MAGRPO, GiGPO, TokenBatch
 from teamtune.algorithms.policy_gradient import sequence_means
 from teamtune.errors import ConfigError
 from teamtune.training import MultiOptimizerLoop
+from teamtune.training.loop import Batches
 
 CPU = torch.device("cpu")
 ALL = [ATGRPO, MAGRPO, GRPO, GiGPO]
@@ -81,8 +82,6 @@ def test_the_target_measures_all_samples():
     surprised = candidate((3, END), 0.0, sampling_logprobs=(-3.0, -1.0))
     calm = candidate((4, END), 1.0, sampling_logprobs=(0.0, 0.0))
     groups = [group((5,), [surprised, surprised], task="a"), group((6,), [calm, calm], task="b")]
-    from teamtune.training.loop import Batches
-
     tokens = [c for g in groups for c in g.candidates]
     surprise = -math.fsum(x for c in tokens for x in c.sampling_logprobs)
     totals = Batches([], 0.0, 8, surprise).totals(CPU)
@@ -115,6 +114,23 @@ def test_a_sequence_has_the_geometric_mean_of_its_tokens_ratios():
     values = torch.tensor([1.0, 3.0, 5.0, 7.0])
     means = sequence_means(values, torch.tensor([0, 0, 0, 1]))
     assert means.tolist() == [3.0, 3.0, 3.0, 7.0]
+
+
+@pytest.mark.parametrize("algorithm", [ATGRPO, GRPO])
+def test_losses_are_clipped_below_and_gains_above(algorithm):
+    # ratios 1.5 of a gain and 0.5 of a loss: clipped to 1.4 and to 0.9
+    batch = TokenBatch(
+        logprobs=torch.tensor([1.5, 0.5]).log(),
+        sampling_logprobs=torch.zeros(2),
+        advantages=torch.tensor([1.0, -1.0]),
+        weight=torch.tensor([1.0, 10.0]),
+        count=torch.ones(2),
+        sequence=torch.tensor([0, 1]),
+    )
+    loss, sums = algorithm(clip_low=0.1, clip_high=0.4).loss(batch)
+    assert float(loss) == pytest.approx(-1.4 + 10 * 0.9) and float(sums["clip_frac"]) == 11
+    loss, sums = algorithm(clip_low=0.6, clip_high=0.4).loss(batch)
+    assert float(loss) == pytest.approx(-1.4 + 10 * 0.5) and float(sums["clip_frac"]) == 1
 
 
 def test_the_sequence_ratio_is_clipped_as_one():

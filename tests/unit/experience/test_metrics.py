@@ -93,6 +93,18 @@ def test_levels_groups_and_the_share_of_the_maximum():
     assert metric.compute() == {}
 
 
+def test_sums_are_exact_to_double_precision():
+    levels = JointReturn({"a": 1.0, "b": 0.0})  # a level may be out of reach
+    levels.update([{"a": 0.1, "b": 0.0}])
+    assert levels.compute()["total"] == pytest.approx(0.1, abs=1e-14)
+    passed = PassAtK()
+    passed.update([[True, False, False]])
+    assert passed.compute() == {"pass_at_1": pytest.approx(1 / 3, abs=1e-14)}
+    cost = GenerationCost()
+    cost.update(3, 0.1, 1)
+    assert cost.compute()["seconds_per_task"] == pytest.approx(0.1, abs=1e-14)
+
+
 def test_levels_add_up_over_batches():
     one, two = JointReturn(CODE), JointReturn(CODE)
     rows = [{name: maximum * i / 4 for name, maximum in CODE.items()} for i in range(5)]

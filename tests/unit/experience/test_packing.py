@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from factories import END, VOCABULARY, built_policy, candidate, group, model_folder, random_group
-from teamtune.errors import ConfigError
 from teamtune.experience import Candidate, Group
 from teamtune.experience.packing import PADDING, PackedBatch, pack, placeholder
 from teamtune.policies import Policy
-from teamtune.policies.scorer import check_scorable
 
 TEMPERATURE = 0.7
 HUGE = 10**9
@@ -219,6 +217,18 @@ def test_equal_answers_with_unequal_advantages_of_tokens_are_packed_apart():
     assert batch.weight.tolist() == [2.0, 2.0]
 
 
+def test_idle_groups_are_counted_and_weigh_nothing():
+    own = group((7,), [candidate((3, END), weight=0.5), candidate((4, END), weight=0.0)])
+    idle = group((8, 9), [candidate((5, END)), candidate((5, END)), candidate((6,), reward=None)])
+    (batch,) = pack([own], HUGE)
+    assert (batch.targets.tolist(), batch.weight.tolist()) == ([3, END], [0.5, 0.5])
+    (batch,) = pack([own], HUGE, [idle])
+    assert batch.targets.tolist() == [3, END, 4, END, 5, END]
+    assert batch.weight.tolist() == [0.5, 0.5, 0, 0, 0, 0]
+    assert batch.count.tolist() == [1, 1, 1, 1, 2, 2]
+    assert batch.sequence.tolist() == [0, 0, 1, 1, 2, 2]
+
+
 def test_a_group_over_the_budget_is_split_between_candidates():
     answers = [candidate((i, i, END)) for i in (3, 4, 5)]
     batches = pack([group((7, 8), answers)], 6)  # prompt 2 and two answers of 2 fed tokens: 6
@@ -249,13 +259,3 @@ def test_a_placeholder_weighs_nothing():
     batch = placeholder()
     assert batch.input_ids.tolist() == [[0]] and batch.weight.tolist() == [0.0]
     assert batch.input_ids.max() < VOCABULARY
-
-
-def test_models_that_score_otherwise_are_refused():
-    from transformers import GraniteConfig, LlamaConfig, Qwen3NextConfig
-
-    check_scorable(LlamaConfig())
-    with pytest.raises(ConfigError, match=r"scales its logits \(logits_scaling 8.0\), allowed: 1"):
-        check_scorable(GraniteConfig(logits_scaling=8.0))
-    with pytest.raises(ConfigError, match="has layers of linear_attention, allowed: full"):
-        check_scorable(Qwen3NextConfig())

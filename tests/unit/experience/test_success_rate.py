@@ -28,4 +28,13 @@ def test_rates_add_up_over_batches():
     assert got["success"] == pytest.approx(2 / 3)
     assert got["episodes"] == 3
     rate.reset()
-    assert rate.compute()["episodes"] == 0
+    assert rate.compute() == {"success": 0, "success_low": 0, "success_high": 1, "episodes": 0}
+
+
+def test_rates_of_two_ranks_add_up():
+    rate, other = SuccessRate(), SuccessRate()
+    rate.update([True])
+    other.update([False, True])
+    rate.merge_state(other)
+    got = rate.compute()
+    assert (got["success"], got["episodes"]) == (pytest.approx(2 / 3), 3)

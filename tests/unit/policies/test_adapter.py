@@ -10,7 +10,6 @@ from transformers import AutoModelForCausalLM
 
 from factories import built_policy, model_folder, random_group
 from teamtune.algorithms import ATGRPO
-from teamtune.callbacks.warm_start import Demonstrator, WarmStart
 from teamtune.errors import ConfigError
 from teamtune.experience.packing import pack
 from teamtune.policies import LoRA, Policy
@@ -186,22 +185,3 @@ def convolutions() -> torch.nn.Module:
 def test_layers_whose_update_could_not_be_merged_are_refused(model):
     with pytest.raises(ConfigError, match=r"^lora: .* is \w+, allowed: models of torch.nn.Linear"):
         LoRA(2).attach(model(), 0)
-
-
-def test_a_warm_start_leaves_no_reference_without_the_adapter():
-    policies = {"team": Policy("model", lora=LoRA()), "other": Policy("model")}
-    start = WarmStart(Random(), steps=1)
-    for kl_coef in (0.0, 0.1):
-        module = TeamModule(policies, {"planner": "team"}, ATGRPO(kl_coef=kl_coef))
-        if kl_coef:
-            with pytest.raises(ConfigError, match="kl_coef: allowed with lora and a warm start: 0"):
-                start.check(module)
-        else:
-            start.check(module)
-
-
-class Random(Demonstrator):
-    """Says anything."""
-
-    def answer(self, env, state, agent, rng):
-        return rng.choice("UDLR")

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from games import POLICIES, Game, data, numbering, won
-from teamtune.envs import PlanPath
+from games import POLICIES, Game, data, numbering, play, won
+from teamtune.envs import PlanPath, Reward, Transition
 from teamtune.inference import Sampling, ScriptedEngine
 from teamtune.rollout import TrajectorySampler, collect
 from teamtune.tasks import Task
@@ -92,6 +92,13 @@ def test_one_episode_is_greedy_and_several_are_sampled_unless_told_otherwise(set
     assert {(n, sampling.temperature) for n, sampling in engine.asked} == {(1, temperature)}
 
 
+def test_greedy_is_greedy_whatever_the_engines_sampling_cuts_off():
+    engine = Listening()
+    engine.sampling = Sampling(max_tokens=9, top_p=0.5, top_k=3)
+    roll(TASKS[:1], TrajectorySampler(), engine=engine)
+    assert {sampling for _, sampling in engine.asked} == {Sampling(0.0, 9, 1.0, 0)}
+
+
 def test_an_episode_that_breaks_off_leaves_the_others_alone():
     def judge(said):
         if said[-1][0] == "1":
@@ -109,6 +116,15 @@ def test_an_episode_that_breaks_off_leaves_the_others_alone():
     assert rollout.error == rollout.first.error == "no candidate could be carried on"
     assert (rollout.return_, rollout.success, rollout.levels) == (0.0, False, {})
     assert all(c.reason.startswith("RuntimeError: it broke (") for c in rollout.candidates)
+
+
+def test_an_episode_breaks_off_where_one_of_several_agents_has_no_reward():
+    def judge(said):
+        return Transition(said, {"left": Reward(float("nan")), "right": Reward(1.0)})
+
+    rollout = play(Game(judge), TrajectorySampler())
+    assert rollout.error == "no candidate could be carried on"
+    assert [c.reward for c in rollout.candidates] == [None, 1.0]
 
 
 def test_one_event_loop_serves_all_collections():

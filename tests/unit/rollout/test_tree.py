@@ -14,7 +14,7 @@ from teamtune.algorithms import ATGRPO
 from teamtune.envs import Environment, PlanPath, Reward, Transition
 from teamtune.errors import ConfigError
 from teamtune.inference import ScriptedEngine
-from teamtune.rollout import TrajectorySampler, TreeSampler, collect
+from teamtune.rollout import JointSampler, TrajectorySampler, TreeSampler, collect
 from teamtune.tasks import Task
 
 MAP = {"proposer": "team", "planner": "team"}
@@ -235,10 +235,32 @@ def test_simultaneous_agents_are_paired_candidate_by_candidate():
     assert [c.reward for c in right.candidates] == [8, 6, 4]
     assert [c.selected for c in left.candidates] == [False, False, True]
     assert [c.selected for c in right.candidates] == [True, False, False]
+    assert [j.compared for j in rollout.first.joints] == [True, True, True, False]
     assert later.prompt == "left:34"  # the selected joint action, which nobody sampled as a pair
     assert rollout.success  # 3 * 4 = 12
     assert {g.policy for g in rollout.groups} == {"a", "b"}
     assert later.key.turn == 1
+
+
+def test_a_pair_that_nobody_sampled_fails_without_blame_for_its_parts():
+    class Fragile(Pair):
+        async def transition(self, state, actions):
+            assert (actions["left"], actions["right"]) != ("3", "4")
+            return await super().transition(state, actions)
+
+    engines = {
+        a: numbering(lambda prompt, k, said=said: said[k]) for a, said in zip("ab", ["123", "421"])
+    }
+    team = {"left": "a", "right": "b"}
+    (rollout,) = collect(Fragile(), [Task("t")], TreeSampler(3, 1), engines, team)
+    assert rollout.error == "the environment failed on the selected joint action"
+    assert all(c.status == "scored" for c in rollout.candidates)
+
+
+def test_only_the_best_of_several_is_not_the_policys_own_success():
+    assert TreeSampler(2, 1).outcome == "success_best_of_k"
+    for plain in (TreeSampler(1, 1), TreeSampler(2, 1, select="random"), JointSampler(2, 1)):
+        assert plain.outcome == "success"
 
 
 def test_a_failure_of_one_agent_voids_the_joint_action_for_all():

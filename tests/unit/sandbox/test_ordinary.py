@@ -72,6 +72,13 @@ def test_a_script_that_raises_is_an_error_and_says_which(sandbox, program, error
     assert error in result.error
 
 
+def test_what_a_program_printed_before_it_raised_or_was_killed_is_kept(sandbox):
+    raised = sandbox.run_sync("print('so far')\n1 / 0\nprint('never')")
+    assert (raised.status, raised.stdout) == ("error", "so far\n")
+    killed = sandbox.run_sync("import ctypes\nprint('so far', flush=True)\nctypes.string_at(0)")
+    assert (killed.status, killed.stdout) == ("killed", "so far\n")
+
+
 def test_a_program_that_meets_all_asserts_passes(sandbox):
     asserts = ["assert f(3) == 9", "assert f(2) == 4.0", "assert abs(f(0.1) - 0.01) < 1e-9"]
     result = sandbox.run_tests_sync(SQUARE, asserts)

@@ -29,6 +29,7 @@ from teamtune.experience.packing import pack
 from teamtune.policies import Policy
 from teamtune.training import MultiOptimizerLoop, TeamModule
 from teamtune.training.data import TaskDataModule, TaskLoader
+from teamtune.training.loop import Batches
 
 HUGE = 10**9
 CPU = torch.device("cpu")
@@ -45,11 +46,12 @@ def train(
     algorithm: ATGRPO | None = None,
     epochs: int = 1,
     minibatch_tasks: int | None = None,
+    temperature: float = 1.0,
 ) -> dict[str, float]:
     """One rollout's update with each policy's own optimizer."""
     loop = MultiOptimizerLoop(algorithm or ATGRPO(), epochs, minibatch_tasks)
     optimizers = {n: p.optimizer_factory(p.trainable_parameters()) for n, p in policies.items()}
-    return loop.run(policies, optimizers, experience, 1.0, 0, CPU)
+    return loop.run(policies, optimizers, experience, temperature, 0, CPU)
 
 
 def weights(policy: Policy) -> list[Tensor]:
@@ -158,6 +160,78 @@ def test_with_one_update_the_ratio_is_one_and_nothing_is_clipped(folder: Path):
     assert metrics["team/clip_frac"] == 0
 
 
+def scores(policy: Policy, groups: Sequence[Group], temperature: float) -> list[Tensor]:
+    """[L, V] log-probs at each token of every answer, by plain teacher forcing."""
+    assert policy.scorer is not None
+    found = []
+    for g in groups:
+        for c in g.candidates:
+            ids = torch.tensor([[*g.prompt_ids, *c.token_ids]])
+            logits = policy.scorer.lm(ids).logits[0, len(g.prompt_ids) - 1 : -1].detach()
+            found.append((logits / temperature).log_softmax(-1))
+    return found
+
+
+def of_the_tokens(scores: Sequence[Tensor], groups: Sequence[Group]) -> list[Tensor]:
+    """What `scores` say of the answers' own tokens."""
+    answers = [c.token_ids for g in groups for c in g.candidates]
+    return [s[range(len(ids)), list(ids)] for s, ids in zip(scores, answers)]
+
+
+def test_the_trainer_scores_at_the_temperature_of_the_samples(folder: Path):
+    policy, groups = built_policy(folder, reference=True), some_groups()
+    cool = scores(policy, groups, 0.7)
+    for c, logprobs in zip((c for g in groups for c in g.candidates), of_the_tokens(cool, groups)):
+        redraw(c, logprobs.tolist())
+    entropy = torch.cat([-(s.exp() * s).sum(-1) for s in cool]).mean()
+    metrics = train({"team": policy}, {"team": groups}, ATGRPO(kl_coef=0.1), temperature=0.7)
+    assert metrics["team/sampling_gap"] < 1e-6 and abs(metrics["team/ref_kl"]) < 1e-9
+    assert metrics["team/entropy"] == pytest.approx(float(entropy), abs=1e-5)
+    warm = train({"team": built_policy(folder)}, {"team": groups})
+    assert warm["team/sampling_gap"] > 0.1 and warm["team/approx_kl"] > 0.01
+
+
+def test_what_is_told_of_the_samples_is_a_mean_over_their_tokens(folder: Path):
+    policy, groups = built_policy(folder), some_groups()
+    now = torch.cat(of_the_tokens(scores(policy, groups, 1.0), groups))
+    gap = now - torch.tensor([x for g in groups for c in g.candidates for x in c.sampling_logprobs])
+    metrics = train({"team": policy}, {"team": groups})
+    assert metrics["team/sampling_gap"] == pytest.approx(float(gap.abs().mean()), abs=1e-5)
+    assert metrics["team/approx_kl"] == pytest.approx(float((gap.exp() - 1 - gap).mean()), abs=1e-4)
+
+
+def test_the_kl_term_is_that_to_the_policy_at_the_start(folder: Path):
+    """exp(d) - 1 - d with d = reference - policy, a mean over tokens, 0.3 times it in the loss."""
+    losses, groups = [], some_groups()
+    for kl_coef in (0.0, 0.3):
+        policy = built_policy(folder, reference=True)
+        start = torch.cat(of_the_tokens(scores(policy, groups, 1.0), groups))
+        with torch.no_grad():
+            policy.trainable_parameters()[0].mul_(1.3)
+        d = start - torch.cat(of_the_tokens(scores(policy, groups, 1.0), groups))
+        losses.append(train({"team": policy}, {"team": groups}, ATGRPO(kl_coef=kl_coef)))
+    expected = float((d.exp() - 1 - d).mean())
+    assert expected > 0.01 and losses[1]["team/ref_kl"] == pytest.approx(expected, abs=1e-5)
+    more = losses[1]["team/loss"] - losses[0]["team/loss"]
+    assert more == pytest.approx(0.3 * expected, abs=1e-5)
+
+
+def test_the_bonus_fades_with_the_entropy_of_all_samples_on_its_way_to_the_target(folder: Path):
+    """Tokens drawn with log-prob -1 have 1 nat: a quarter of the way from 4 nats down to 0."""
+    flat = group((5, 6), [candidate((7, END), 0.0), candidate((8, 9, END), 0.0)])
+    policy = built_policy(folder)
+    entropy = torch.cat([-(s.exp() * s).sum(-1) for s in scores(policy, [flat], 1.0)]).mean()
+    algorithm = ATGRPO(entropy_coef=0.2, entropy_target=4.0)
+    metrics = train({"team": policy}, {"team": [flat]}, algorithm)
+    assert metrics["team/loss"] == pytest.approx(-0.2 * 0.75 * float(entropy), abs=1e-5)
+
+
+def test_totals_count_more_tokens_than_a_float32_could():
+    many = 2**24 + 1
+    totals = Batches([], float(many), many, 3.0 * many).totals(CPU)
+    assert totals.denominator == many and totals.sampled_entropy == 3.0
+
+
 def test_flat_groups_weigh_nothing_unless_they_are_kept(folder: Path):
     rng = random.Random(3)
     flat = [random_group(rng, flat=True, task=f"flat-{i}") for i in range(3)]
@@ -211,6 +285,7 @@ def test_a_step_on_one_roles_policy_leaves_the_others_bits(folder: Path):
     assert same(before["a"], weights(policies["a"])) and same(before["c"], weights(policies["c"]))
     assert [p.version for p in policies.values()] == [0, 1, 0]
     assert "b/loss" in metrics and "a/loss" not in metrics
+    assert [metrics[f"{n}/flat_groups"] for n in "abc"] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("bad", [math.nan, -1e9])
@@ -268,6 +343,25 @@ def test_minibatches_of_one_task_are_steps_on_each_task(folder: Path):
         reached.append(weights(other))
     assert not same(*reached)
     assert same(weights(policy), reached[0]) or same(weights(policy), reached[1])
+
+
+def test_minibatches_are_all_tasks_once_in_an_order_that_the_seed_draws():
+    loop, groups = MultiOptimizerLoop(ATGRPO(), 1, 2), {"a": some_groups(count=5)}
+    drawn = [loop._minibatches(groups, seed) for seed in range(6)]
+    for parts in drawn:
+        assert [len(part) for part in parts] == [2, 2, 1]
+        assert set.union(*parts) == {f"task-{i}" for i in range(5)}
+    assert loop._minibatches(groups, 0) == drawn[0] and any(d != drawn[0] for d in drawn)
+
+
+def test_the_share_of_clipped_tokens_is_weighed_as_the_loss_is(folder: Path):
+    """Two tokens of a gain whose ratio is far above 1.2, three of a loss below it: 0.2 of 0.5."""
+    gain = candidate((7, END), 1.0, sampling_logprobs=(-20.0,) * 2, weight=0.1)
+    loss = candidate((8, 9, END), -1.0, sampling_logprobs=(-20.0,) * 3, weight=0.1)
+    still = candidate((3, END), 0.0, weight=0.0)
+    metrics = train({"team": built_policy(folder)}, {"team": [group((5,), [gain, loss, still])]})
+    assert metrics["team/clip_frac"] == pytest.approx(0.4)
+    assert metrics["team/flat_groups"] == 0  # though one candidate has no advantage
 
 
 def test_the_gradient_is_clipped_per_policy(folder: Path):

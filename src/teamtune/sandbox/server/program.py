@@ -33,7 +33,11 @@ def run_program(request: dict[str, Any], channel: int) -> None:
     module = sys.modules[name] = ModuleType(name)
 
     def program() -> str:
-        exec(_compiled(request["program"], "exec"), module.__dict__)
+        try:
+            exec(_compiled(request["program"], "exec"), module.__dict__)
+        except BaseException:  # what was printed before it is the program's output too
+            sys.stdout.flush()
+            raise
         return _finished() if probes is None else "loaded"
 
     loaded = _report(channel, program, exit_is_fine=probes is None)

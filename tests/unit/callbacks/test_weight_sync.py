@@ -1,0 +1,137 @@
+"""The guard: what it asks an engine, what it compares, and how far that may be off."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from engines import team
+from factories import VOCABULARY, built_policy, model_folder
+from teamtune.callbacks.weight_sync import WeightSync, WeightSyncError, probe_difference
+from teamtune.inference import Completion, RolloutEngine, Sampling
+from teamtune.policies import Policy
+from teamtune.seeds import derive_seed
+
+CPU = torch.device("cpu")
+IDS = (3, 5, 4, 9, 9, 3, 7, 8)
+
+
+class Shifted(RolloutEngine):
+    """Says IDS, with the policy's log-probs; the last one of the last answer is off by `shift`."""
+
+    def __init__(self, policy: Policy, shift: float = 0.0, context: int = 64):
+        self.policy, self.shift, self.context_length = policy, shift, context
+        self.asked: list[Any] = []
+        self.loaded: list[int] = []
+
+    async def generate(self, prompt_ids, n=1, sampling=None, seed=0):
+        self.asked.append((list(prompt_ids), n, sampling, seed))
+        said = IDS[: sampling.max_tokens]
+        with torch.no_grad():
+            logits = self.policy.scorer.lm(torch.tensor([[*prompt_ids, *said]])).logits[0]
+        scores = (logits[len(prompt_ids) - 1 : -1] / sampling.temperature).log_softmax(-1)
+        right = scores[range(len(said)), list(said)].tolist()
+        off = [*right[:-1], right[-1] + self.shift]
+        return [Completion(said, tuple(x), "", "stop", 0) for x in [right] * (n - 1) + [off]]
+
+    def load_weights(self, named_tensors, version):
+        self.loaded.append(version)
+        self.version = version
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
+    return built_policy(model_folder(tmp_path_factory.mktemp("model")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "shift", "passes"),
+    [
+        ({}, 0.0, True),
+        ({}, 0.0009, True),
+        ({}, -0.0009, True),
+        ({}, 0.0011, False),
+        ({}, -0.0011, False),
+        ({"tolerance": 0.3}, -0.29, True),
+        ({"tolerance": 0.3}, -0.31, False),
+        ({}, float("nan"), False),
+        ({"tolerance": 0.3}, float("-inf"), False),
+        ({"probe_tokens": 0}, 9.0, True),
+    ],
+)
+def test_one_log_prob_that_is_off_by_more_than_the_tolerance_ends_the_run(
+    policy, settings, shift, passes
+):
+    guard, module = WeightSync(**settings), team(policy, Shifted(policy, shift), 1)
+    if passes:
+        guard.sync(module)
+        return
+    with pytest.raises(WeightSyncError, match=f"by (.*) on the probe.* = {guard.tolerance:g};"):
+        guard.sync(module)
+
+
+def test_the_difference_is_that_of_the_worst_token_at_the_temperature_of_the_samples(policy):
+    for shift in (0.25, -0.25):
+        found = probe_difference(policy, Shifted(policy, shift), 0.7, 8, CPU)
+        assert found == pytest.approx(0.25, abs=1e-5)
+    assert probe_difference(policy, Shifted(policy), 0.7, 8, CPU) < 1e-5
+    module = team(policy, Shifted(policy, 0.25), 1)
+    module.session.temperature = 0.7
+    found = probe_difference(policy, module.engines["team"], 0.7, 8, CPU)
+    WeightSync(tolerance=found).sync(module)  # as much as it accepts
+
+
+def test_the_probe_is_a_few_short_answers_to_random_ids_drawn_anew_for_every_version(policy):
+    engine = Shifted(policy)
+    module = team(policy, engine, 3)
+    module.session.temperature = 0.7
+    WeightSync().sync(module)
+    ((prompt, n, sampling, seed),) = engine.asked
+    assert (n, sampling, seed) == (4, Sampling(0.7, 8), derive_seed("probe", 3))
+    assert len(prompt) == 16 and len(set(prompt)) > 8 and max(prompt) < VOCABULARY
+    policy.version = 4
+    WeightSync(probe_tokens=2).sync(module)
+    again, _, sampling, _ = engine.asked[1]
+    assert again != prompt and sampling.max_tokens == 2
+
+
+@pytest.mark.parametrize(("context", "length", "tokens"), [(64, 16, 8), (10, 2, 8), (5, 1, 4)])
+def test_the_probe_leaves_room_for_its_answer(policy, context, length, tokens):
+    engine = Shifted(policy, context=context)
+    assert probe_difference(policy, engine, 1.0, 8, CPU) < 1e-5
+    ((prompt, _, sampling, _),) = engine.asked
+    assert (len(prompt), sampling.max_tokens) == (length, tokens)
+
+
+def test_an_engine_that_says_nothing_holds_no_weights(policy):
+    engine = Shifted(policy)
+
+    async def silent(prompt_ids, n=1, sampling=None, seed=0):
+        return [Completion((), (), "", "failed", 0)] * n
+
+    engine.generate = silent
+    with asyncio.Runner() as runner:
+        assert probe_difference(policy, engine, 1.0, 8, CPU, runner) == float("inf")
+
+
+def test_weights_go_where_they_are_newer_at_every_hook_that_needs_them(policy):
+    engine = Shifted(policy)
+    sync = WeightSync(probe_tokens=0)
+    sync.team = module = team(policy, engine, 0)
+    told: list[Any] = []
+    module.report = told.append
+    hooks = [
+        sync.on_train_start,
+        sync.on_validation_start,
+        sync.on_test_start,
+        sync.on_predict_start,
+        lambda *_: sync.on_train_batch_end(*_, None, None, 0),
+    ]
+    for version, hook in enumerate(hooks):
+        policy.version = version
+        hook(SimpleNamespace(), module)
+        hook(SimpleNamespace(), module)
+    assert engine.loaded == [0, 1, 2, 3, 4]
+    assert len(told) == 10 and all(0 <= each["time/sync"] < 10 for each in told)
