@@ -80,7 +80,8 @@ class ReasoningGym(AnswerAndRevise):
                 writes Python; `solver_checker`: a solver and a checker, which answers as well, and
                 whose remarks the solver sees.
             turns: Most turns of an episode, T. An agent alone sees its own answer again.
-            prompts: `chat`, or a folder with one Jinja template per role.
+            prompts: `chat`, `compact` (few words, for tiny models), or a folder with one Jinja
+                template per role.
             timeout: Seconds of processor time in which the verifier has to score an answer.
             workers: Answers that are scored at the same time; null is one per CPU, 8 at most.
             sandbox: Where the tool's programs run; null takes the default limits.
@@ -123,7 +124,7 @@ class ReasoningGym(AnswerAndRevise):
         return super().reset(task)
 
     def describe(self, task: Task) -> Mapping[str, Any]:
-        return {"question": task.data["question"]}
+        return {"question": task.data["question"], "agents": self.agents}
 
     async def judge(self, task: Task, answers: Mapping[str, str]) -> Marks:
         given: dict[str, _Given] = {}
@@ -165,7 +166,8 @@ class ReasoningGym(AnswerAndRevise):
         return _Given(printed or None, COMPILES + RUNS, "The program printed nothing.")
 
     def sample_actions(self, state: RevisionState, agent: str) -> list[str]:
-        answers = [state.task.data["answer"] or "0", "-1", "17"]
+        gold = state.task.data["answer"] or "0"
+        answers = [gold, f"{gold} or so", "17"]
         if agent == TOOL:
             return [f"```python\nanswer = {a!r}\nprint(answer)\n```" for a in answers]
         return [f"It is <answer>{answer}</answer>." for answer in answers]

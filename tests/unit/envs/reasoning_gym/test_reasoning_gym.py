@@ -185,3 +185,19 @@ def test_a_task_that_cannot_be_judged_is_refused(envs, change, words):
 def test_a_sandbox_without_a_tool_is_refused():
     with pytest.raises(ConfigError, match="sandbox: allowed with team single: null"):
         ReasoningGym("gcd", sandbox=Sandbox())
+
+
+@pytest.mark.parametrize("team", TEAMS)
+def test_in_few_words_each_is_told_the_problem_and_what_both_said(envs, team):
+    env = ReasoningGym("gcd", team=team, prompts="compact", workers=1)
+    env.library.judges = envs[team].library.judges
+    start = env.reset(SUM)
+    said = {agent: printing("33") if agent == "tool" else tagged("33") for agent in env.agents}
+    said[env.agents[0]] = tagged("44")
+    state = play(env, start, **said).state
+    for agent in env.agents:
+        before, after = (env.observe(s, agent)[0]["content"] for s in (start, state))
+        assert before.startswith("gcd(24, 36)?") and "said" not in before
+        assert after.count("said: ") == len(env.agents) and "said: 44" in after
+        assert ("program" in before) == (agent == "tool")
+        assert f"You said: {'44' if agent == env.agents[0] else '33'}" in after
