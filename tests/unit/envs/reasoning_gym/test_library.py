@@ -75,6 +75,13 @@ def test_formulas_are_read_as_before(judges, answer):
     assert found == Score(float(answer.startswith("x")))
 
 
+def test_an_integral_is_not_solved_by_writing_it_down(judges):
+    gym = library(judges, "simple_integration")
+    problem = gym.make(0) | {"metadata": "{'variable': 'x', 'integrand': '2*x'}"}
+    for answer, worth in (("x**2 + C", 1.0), ("Integral(2*x, x) + C", 0.0)):
+        assert asyncio.run(gym.score(problem, answer)) == Score(worth)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
