@@ -41,9 +41,9 @@ NAMES = (
     *("asin", "asinh", "atan", "atanh", "cos", "cosh", "cot", "csc", "exp", "factorial", "ln"),
     *("log", "oo", "pi", "sec", "sign", "sin", "sinh", "sqrt", "tan", "tanh"),
 )
-"""What a formula may name of sympy, beside symbols. Not `Integral`: its derivative is the integrand,
-so that it would solve every problem of integration by repeating it. (Of the gold answers of
-`intermediate_integration` some are such; a true integral is right there, too.)"""
+"""What a formula may name of sympy, beside symbols. Not `Integral`: its derivative is the
+integrand, so that writing the problem down would solve it. (Some gold answers of
+`intermediate_integration` do that; a true integral is right there, too.)"""
 FORMULA = re.compile(r"(?!.*(\.\s*[^\W\d]|_))[\w\s+\-*/^().,]*", re.DOTALL | re.ASCII)
 """No text in quotes, which sympy would evaluate, no attribute, no name with an underscore."""
 
