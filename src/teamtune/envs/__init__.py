@@ -7,6 +7,7 @@ from teamtune.envs.environment import Environment, Message, Outcome, Reward, Tra
 from teamtune.envs.math import Math
 from teamtune.envs.plan_path import PlanPath
 from teamtune.envs.proposal import ProposalState, ProposeAndPlay
+from teamtune.envs.reasoning_gym import ReasoningGym
 from teamtune.envs.revision import AnswerAndRevise, Marks, RevisionState
 from teamtune.envs.sokoban import Sokoban
 from teamtune.envs.sudoku import Sudoku
@@ -27,6 +28,7 @@ __all__ = [
     "PlanPath",
     "ProposalState",
     "ProposeAndPlay",
+    "ReasoningGym",
     "RevisionState",
     "Reward",
     "Sokoban",

@@ -1,4 +1,4 @@
-"""What an agent answered: what follows its thought, and in that a program, a list of moves, a box.
+"""What an agent answered: what follows its thought, and in that a program, moves, a box, a tag.
 
 An answer is any text. Readers raise for none, and take time that grows with its length alone; what
 is longer than MAX_LENGTH holds nothing.
@@ -79,6 +79,13 @@ def boxed_of(text: str) -> str | None:
             return answer[start:index].strip()
         escaped = mark == "\\" and not escaped
     return None
+
+
+def tagged_of(text: str, tag: str) -> str | None:
+    """What is in the last `<tag>...</tag>` of an answer; None without one, or if it is cut off."""
+    _, opened, after = (answer_of(text) or "").rpartition(f"<{tag}>")
+    inside, closed, _ = after.partition(f"</{tag}>")
+    return inside.strip() if opened and closed else None
 
 
 def code_of(text: str, name: str = "") -> str:

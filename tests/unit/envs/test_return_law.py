@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from teamtune.envs import Code, Math, PlanPath, Sokoban, Sudoku
+from teamtune.envs import Code, Math, PlanPath, ReasoningGym, Sokoban, Sudoku
 from teamtune.envs.relay import Relay
 from teamtune.tasks import Task
 
@@ -41,6 +41,8 @@ CASES = {
     "code alone": (remembering(Code(roles=("coder",), turns=3)), 3),
     "math": (remembering(Math(turns=3)), 3),
     "math by a tool alone": (remembering(Math(roles=("tool",), turns=3)), 3),
+    "gym alone": (remembering(ReasoningGym("gcd", turns=3)), 3),
+    "gym checked": (remembering(ReasoningGym("gcd", team="solver_checker", turns=3)), 3),
 }
 ROOM = Task("room", {"room": ["######", "#@.$x#", "#....#", "######"]})
 TESTS = [{"input": str(n), "output": str(n // 4)} for n in (1, 2, 3, 4)]
@@ -50,6 +52,7 @@ GIVEN = {
     "sokoban": [ROOM],
     "code": [Task("quarter", QUARTER)],
     "math": [Task("half", {"problem": "?", "answer": "0.5"})],
+    "gym": [Task("gcd", {"dataset": "gcd", "question": "?", "answer": "171", "metadata": "{}"})],
 }
 """Tasks of environments that do not make their own, or none that is small enough."""
 ANSWERS = 5

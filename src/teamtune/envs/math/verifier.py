@@ -4,15 +4,13 @@ Plain numbers are compared here. All else goes to processes of their own, which 
 their time is over; a new one takes the next question.
 """
 
-import os
 import re
-import threading
-from asyncio import get_running_loop
 from fractions import Fraction
 from importlib.util import find_spec
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
-from teamtune.envs.math.judges import Judges
+from teamtune.envs.judges import Ended, JudgeFailed, Judges
 from teamtune.errors import ConfigError
 from teamtune.ranges import Positive, PositiveInt
 
@@ -23,8 +21,7 @@ MAX_LENGTH = 1000
 """Characters of an answer; a longer one is unreadable."""
 _NUMBER = re.compile(r"[+-]?\d{1,40}(/\d{1,40}|(\.\d{1,40})?([eE][+-]?\d{1,3})?)")
 _AROUND = re.compile(r"\\[()\[\]]|\$")
-_MOST_WORKERS = 8
-_MAKING = threading.Lock()
+_SCRIPT = Path(__file__).parent / "judge.py"
 
 
 class Verifier:
@@ -43,9 +40,7 @@ class Verifier:
             workers: Comparisons at the same time; null is one per CPU, 8 at most.
         """
         self.timeout = timeout
-        self.memory_mb = memory_mb
-        self.workers = workers or min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
-        self._judges: Judges | None = None
+        self.judges = Judges(_SCRIPT, (timeout, memory_mb), workers)
         self._read: dict[str, bool] = {}
 
     def check(self) -> None:
@@ -64,8 +59,7 @@ class Verifier:
         known = _at_once(gold, answer)
         if known is not None:
             return known
-        threads = self._ready().threads
-        return await get_running_loop().run_in_executor(threads, self.compare_sync, gold, answer)
+        return await self.judges.aside(self.compare_sync, gold, answer)
 
     def compare_sync(self, gold: str, answer: str) -> Comparison:
         """How `answer` compares with `gold`, both LaTeX or plain, without a box.
@@ -76,24 +70,23 @@ class Verifier:
             ConfigError: math-verify is not installed.
             JudgeFailed: No process starts.
         """
-        return _at_once(gold, answer) or self._ready().compare(_bare(gold), _bare(answer))
+        known = _at_once(gold, answer)
+        if known is not None:
+            return known
+        try:
+            gold_read, answer_read, equal = self.judges.ask([_bare(gold), _bare(answer)])
+        except Ended as end:
+            return "too slow" if end.slow else "unreadable"
+        except JudgeFailed:
+            self.check()
+            raise
+        if not (gold_read and answer_read):
+            return "unreadable"
+        return "equal" if equal else "different"
 
     def close(self) -> None:
         """Ends the processes; the next comparison starts new ones."""
-        if self._judges is not None:
-            self._judges.close()
-            self._judges = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_judges": None}
-
-    def _ready(self) -> Judges:
-        """This process's judges; a fork of the process that made some makes its own."""
-        with _MAKING:
-            if self._judges is None or self._judges.owner != os.getpid():
-                self.check()
-                self._judges = Judges(self.workers, self.timeout, self.memory_mb)
-            return self._judges
+        self.judges.close()
 
 
 def _at_once(gold: str, answer: str) -> Comparison | None:

@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
-from teamtune.envs.math import Verifier, judges
-from teamtune.envs.math.judges import JudgeFailed
+from teamtune.envs import judges
+from teamtune.envs.judges import JudgeFailed
+from teamtune.envs.math import Verifier
 from teamtune.errors import ConfigError
 
 
@@ -83,14 +84,14 @@ def test_several_loops_and_threads_share_it(verifier):
 def test_a_process_that_was_killed_is_replaced():
     verifier = Verifier(timeout=30.0, workers=1)
     assert verifier.compare_sync("\\sqrt{4}", "2") == "equal"
-    (judge,) = verifier._judges._alive
+    (judge,) = verifier.judges._pool._alive
     os.kill(judge._process.pid, signal.SIGKILL)
     assert verifier.compare_sync("\\sqrt{4}", "2") == "equal"
     verifier.close()
 
 
 def test_a_process_that_does_not_start_is_no_wrong_answer(monkeypatch):
-    monkeypatch.setattr(judges, "_SCRIPT", "/nowhere/judge.py")
+    monkeypatch.setattr("teamtune.envs.math.verifier._SCRIPT", "/nowhere/judge.py")
     with pytest.raises(JudgeFailed, match="does not start: .*nowhere"):
         Verifier(workers=1).compare_sync("\\sqrt{4}", "2")
 
@@ -103,4 +104,4 @@ def test_without_math_verify_it_says_what_to_install(monkeypatch):
 
 def test_it_can_be_copied_to_another_process(verifier):
     copy = pickle.loads(pickle.dumps(verifier))
-    assert copy.timeout == verifier.timeout and copy._judges is None
+    assert copy.timeout == verifier.timeout and copy.judges._pool is None

@@ -1,4 +1,9 @@
-"""Processes that run `judge.py`, for any thread to borrow; replaced when they end."""
+"""Processes that run a script which answers questions that may hang or break it.
+
+A script, given what it takes on its command line, prints a line when it is ready. It then reads
+requests as lines of JSON and prints an answer to each. It lets the kernel's alarm end it where a
+request takes too long; a new process takes the next request.
+"""
 
 import json
 import os
@@ -8,24 +13,28 @@ import subprocess
 import sys
 import threading
 import weakref
+from asyncio import get_running_loop
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
+from typing import Any, TypeVar
 
-_SCRIPT = str(Path(__file__).parent / "judge.py")
 _FLAGS = ("-P", "-B")
 """No folder of the script on the path, where `math` would be our package; no byte code."""
 _ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 _ALARMS = (-signal.SIGPROF, -signal.SIGALRM)
 _FORWARDED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV")
+_MOST_WORKERS = 8
+_MAKING = threading.Lock()
+Found = TypeVar("Found")
 
 
 class JudgeFailed(RuntimeError):
-    """No process that compares starts, which says nothing about an answer."""
+    """No process starts, which says nothing about an answer."""
 
 
-class _Ended(Exception):
-    """The process is gone; `slow` where its time was over."""
+class Ended(Exception):
+    """A request ended its process, and a second one too; `slow` where its time was over."""
 
     def __init__(self, slow: bool):
         super().__init__()
@@ -33,12 +42,63 @@ class _Ended(Exception):
 
 
 class Judges:
-    """As many processes as may compare at the same time, and the threads to wait for them."""
+    """As many processes as may answer at the same time. Safe for any thread, event loop and fork.
 
-    def __init__(self, count: int, timeout: float, memory_mb: int):
+    They start with the first request and end with this process; a copy in another starts its own.
+    """
+
+    def __init__(self, script: Path, arguments: tuple[object, ...], workers: int | None = None):
+        """
+        Args:
+            script: What the processes run; it imports nothing of ours.
+            arguments: For its command line.
+            workers: Requests at the same time; null is one per CPU, 8 at most.
+        """
+        self.workers = workers or min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+        self._command = [sys.executable, *_FLAGS, str(script), *map(str, arguments)]
+        self._pool: _Pool | None = None
+
+    def ask(self, request: Any) -> Any:
+        """The answer to a request; a second process tries where the first broke.
+
+        That can be somebody else's doing. Raises JudgeFailed, and Ended.
+        """
+        for attempt in range(2):
+            try:
+                return self._ready().ask(json.dumps(request))
+            except Ended as end:
+                if end.slow or attempt:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def aside(self, work: Callable[..., Found], *arguments: Any) -> Found:
+        """Runs what asks on a thread of its own."""
+        return await get_running_loop().run_in_executor(self._ready().threads, work, *arguments)
+
+    def close(self) -> None:
+        """Ends the processes; the next request starts new ones."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}
+
+    def _ready(self) -> "_Pool":
+        """This process's pool; a fork of the process that made one makes its own."""
+        with _MAKING:
+            if self._pool is None or self._pool.owner != os.getpid():
+                self._pool = _Pool(self.workers, self._command)
+            return self._pool
+
+
+class _Pool:
+    """The processes, for any thread to borrow, and the threads to wait for them."""
+
+    def __init__(self, count: int, command: list[str]):
         self.owner = os.getpid()
-        self.threads = ThreadPoolExecutor(count, thread_name_prefix="verifier")
-        self._command = [sys.executable, *_FLAGS, _SCRIPT, str(timeout), str(memory_mb)]
+        self.threads = ThreadPoolExecutor(count, thread_name_prefix="judges")
+        self._command = command
         self._places: queue.LifoQueue[_Judge | None] = queue.LifoQueue()
         for _ in range(count):
             self._places.put(None)
@@ -46,26 +106,7 @@ class Judges:
         self._lock = threading.Lock()
         self.close = weakref.finalize(self, _close_all, self._alive, self.threads, self.owner)
 
-    def compare(
-        self, gold: str, answer: str
-    ) -> Literal["equal", "different", "unreadable", "too slow"]:
-        """Asks a process; a second one where the first broke, which can be somebody else's doing.
-
-        Raises JudgeFailed.
-        """
-        for _ in range(2):
-            try:
-                gold_read, answer_read, equal = self._ask(json.dumps([gold, answer]))
-            except _Ended as end:
-                if end.slow:
-                    return "too slow"
-                continue
-            if not (gold_read and answer_read):
-                return "unreadable"
-            return "equal" if equal else "different"
-        return "unreadable"
-
-    def _ask(self, request: str) -> list[bool]:
+    def ask(self, request: str) -> Any:
         judge = self._places.get()
         try:
             if judge is None:
@@ -109,8 +150,8 @@ class _Judge:
             self.end()
             raise JudgeFailed(f"the verifier does not start: {words[-1]}")
 
-    def ask(self, request: str) -> list[bool]:
-        """Its answer, or _Ended."""
+    def ask(self, request: str) -> Any:
+        """Its answer, or Ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(request + "\n")
@@ -119,9 +160,8 @@ class _Judge:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            raise _Ended(self._process.wait() in _ALARMS)
-        found: list[bool] = json.loads(answer)
-        return found
+            raise Ended(self._process.wait() in _ALARMS)
+        return json.loads(answer)
 
     def end(self) -> None:
         self._process.kill()
