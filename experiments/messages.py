@@ -4,7 +4,7 @@ python -m src predict --config <run folder>/config.yaml --ckpt_path <run folder>
 python -m experiments.messages <the folder that it names>
 
 A situation is where the goal lies, seen from the actor: rows down, columns right. One line each, of
-those with at least ten boards: the message that is said most often, on how many of the boards, how
+those with at least ten boards: the message that is heard most often, on how many of the boards, how
 many different ones there are, and how often the team reaches the goal.
 """
 
@@ -31,14 +31,15 @@ def read(folder: Path) -> Said:
         rollout = json.loads(line)
         data = env.task(int(rollout["task"].removeprefix("relay-"))).data
         (down, right), (row, column) = data["goal"], data["start"]
-        words = [group["candidates"][0]["text"] for group in rollout["turn"]["groups"]]
-        said[down - row, right - column].append((" / ".join(words), rollout["success"]))
+        texts = [group["candidates"][0]["text"] for group in rollout["turn"]["groups"]]
+        heard = " / ".join(" ".join(env.channel.carried(text) or "-") for text in texts)
+        said[down - row, right - column].append((heard, rollout["success"]))
     return said
 
 
 def table(said: Said) -> str:
     """Markdown, the nearest goals first."""
-    lines = ["| goal: down, right | boards | said most often | on | different | solved |"]
+    lines = ["| goal: down, right | boards | heard most often | on | different | solved |"]
     lines.append("|---|---|---|---|---|---|")
     for down, right in sorted(said, key=lambda at: (abs(at[0]) + abs(at[1]), at)):
         found = said[down, right]
