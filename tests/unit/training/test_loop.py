@@ -158,6 +158,22 @@ def test_with_one_update_the_ratio_is_one_and_nothing_is_clipped(folder: Path):
     assert metrics["team/clip_frac"] == 0
 
 
+def test_what_an_update_learns_is_no_mismatch_of_engine_and_trainer(folder: Path):
+    """A large step between two epochs moves ratios beyond 8; the engine agreed before it."""
+    settings: dict[str, Any] = {"optimizer": lambda p: torch.optim.SGD(p, lr=30.0)}
+    policy = built_policy(folder, max_grad_norm=1e9, **settings)
+    groups = sampled_now(policy, some_groups())
+    metrics = train({"team": policy}, {"team": groups}, epochs=2)
+    assert metrics["team/sampling_gap"] > math.log(8)
+    assert metrics["team/mismatch_frac"] == 0
+    far = [x - 3 for x in groups[0].candidates[0].sampling_logprobs]
+    redraw(groups[0].candidates[0], far)
+    policy = built_policy(folder, **settings)
+    metrics = train({"team": policy}, {"team": groups}, epochs=2)
+    tokens = sum(len(c.token_ids) for g in groups for c in g.candidates)
+    assert metrics["team/mismatch_frac"] == pytest.approx(len(far) / tokens)
+
+
 def test_flat_groups_weigh_nothing_unless_they_are_kept(folder: Path):
     rng = random.Random(3)
     flat = [random_group(rng, flat=True, task=f"flat-{i}") for i in range(3)]
@@ -213,7 +229,7 @@ def test_a_step_on_one_roles_policy_leaves_the_others_bits(folder: Path):
     assert "b/loss" in metrics and "a/loss" not in metrics
 
 
-@pytest.mark.parametrize("bad", [math.nan, -1e9])
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
 def test_a_loss_that_is_not_finite_stops_the_run_and_moves_nothing(folder: Path, bad: float):
     policy = built_policy(folder, token_budget=1)
     groups = some_groups()
