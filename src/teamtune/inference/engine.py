@@ -89,6 +89,10 @@ class RolloutEngine(ABC):
                 f"model's context of {context} tokens, for a prompt has to fit as well"
             )
 
+    @classmethod
+    def check_together(cls, models: Sequence[Any]) -> None:
+        """Raises ConfigError where engines of these models cannot live in one process."""
+
     @abstractmethod
     async def generate(
         self,

@@ -42,12 +42,16 @@ class Placement:
                     f"rollout.engines.{name}: unknown policy{nearest(name, models)}; "
                     f"policies: {', '.join(models)}"
                 )
+        together: dict[type[RolloutEngine], list[Any]] = {}
         for name, model in models.items():
             cls, settings = _described(self._factory(name))
             if cls is not None:
                 cls.check_installed()
                 with self._located(name):
                     cls.check_model(model, sampling, **settings)
+                together.setdefault(cls, []).append(model)
+        for cls, served in together.items():
+            cls.check_together(served)
 
     def engines(
         self, folders: Mapping[str, str], sampling: Sampling, frozen: Collection[str] = ()
