@@ -174,6 +174,7 @@ class MultiOptimizerLoop:
             if not math.isfinite(metrics[key]):
                 raise FloatingPointError(f"{key} is {metrics[key]}; no step was taken")
         optimizer.step()
+        torch.clear_autocast_cache()  # its copies are of the weights before the step
         optimizer.zero_grad()  # no gradient takes memory while others step, or during rollouts
         policy.version += 1
         return metrics

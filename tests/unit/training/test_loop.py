@@ -174,6 +174,21 @@ def test_what_an_update_learns_is_no_mismatch_of_engine_and_trainer(folder: Path
     assert metrics["team/mismatch_frac"] == pytest.approx(len(far) / tokens)
 
 
+def test_a_later_step_computes_with_the_weights_of_the_one_before_it_in_bfloat16_too(folder: Path):
+    """autocast keeps its copies of weights for as long as it is on: all steps of a rollout."""
+
+    def after(*epochs: int) -> list[Tensor]:
+        policy, optimizer = built_policy(folder), torch.optim.SGD
+        optimizers = {"team": optimizer(policy.trainable_parameters(), lr=1.0)}
+        for count in epochs:
+            with torch.autocast("cpu", torch.bfloat16):
+                loop = MultiOptimizerLoop(ATGRPO(max_mismatch=None), count)
+                loop.run({"team": policy}, optimizers, {"team": some_groups()}, 1.0, 0, CPU)
+        return weights(policy)
+
+    assert same(after(2), after(1, 1)) and not same(after(2), after(1))
+
+
 def test_flat_groups_weigh_nothing_unless_they_are_kept(folder: Path):
     rng = random.Random(3)
     flat = [random_group(rng, flat=True, task=f"flat-{i}") for i in range(3)]
