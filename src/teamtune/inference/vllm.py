@@ -16,7 +16,7 @@ from teamtune.errors import ConfigError
 from teamtune.inference.chat import HFChat
 from teamtune.inference.engine import Completion, Dtype, Sampling, longest
 from teamtune.inference.isolation import apart, forget_destroyed_group, outside, undone
-from teamtune.inference.pretrained import outline, read_config
+from teamtune.inference.pretrained import outline, read_config, weight_bytes
 from teamtune.inference.queue import QueuedEngine, Request
 from teamtune.ranges import Positive, PositiveInt, PositiveShare
 
@@ -144,6 +144,16 @@ class VLLMEngine(QueuedEngine):
                 f"policies: got {mixed} with mixtures of experts in VLLMEngine, allowed: 1 (their "
                 "engines would write into one work space); share it, or take another engine"
             )
+
+    @classmethod
+    def memory(
+        cls, model: Any, sampling: Sampling, samples: int, gpu: int | None, **settings: Any
+    ) -> float:
+        cache = settings.get("kv_cache_gib")
+        if cache is None and gpu is not None:
+            return (settings.get("gpu_memory_utilization") or 0.3) * gpu
+        weights = weight_bytes(model, settings.get("dtype", "float32"))
+        return weights + (1.0 if cache is None else cache) * 2**30
 
     async def generate(
         self,
