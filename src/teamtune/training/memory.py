@@ -104,7 +104,7 @@ class Learner:
     def gathered(self, precision: Precision, ranks: int) -> float:
         """Bytes of weights in the form in which they compute: two blocks at a time, the rest
         always; with autocast a copy of all."""
-        if ranks == 1:
+        if ranks == 1 and precision != "bfloat16":  # only shards compute in a format of their own
             return 2.0 * self.shape.weights if precision == "autocast" else 0.0
         size = 4 if precision == "float32" else 2
         block = self.shape.inner / self.shape.layers
