@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     NonNegative = float
     Share = float
     PositiveShare = float
+    FromOne = float
 else:
     from jsonargparse.typing import ClosedUnitInterval as Share
     from jsonargparse.typing import NonNegativeInt, PositiveInt, restricted_number_type
@@ -23,9 +24,11 @@ else:
     Positive = restricted_number_type("Positive", float, [(">", 0), _FINITE])
     NonNegative = restricted_number_type("NonNegative", float, [(">=", 0), _FINITE])
     PositiveShare = restricted_number_type("PositiveShare", float, [(">", 0), ("<=", 1)])
+    FromOne = restricted_number_type("FromOne", float, [(">=", 1), _FINITE])
 
 __all__ = [
     "Finite",
+    "FromOne",
     "NonNegative",
     "NonNegativeInt",
     "Positive",

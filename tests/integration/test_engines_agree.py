@@ -48,7 +48,7 @@ def test_the_probe_fits_into_any_context(tmp_path, context):
     TinyLlama(["a", "b"], 32, 1, 2, 64, context_length=context).build(tmp_path, 0)
     engine, policy = TransformersEngine(str(tmp_path), Sampling()), make_policy(tmp_path)
     engine.load_weights(policy.full_weights(), 1)
-    assert probe_difference(policy, engine, 1.0, 8, CPU) < 1e-5
+    assert probe_difference(policy, engine, 1.0, 8, CPU).largest < 1e-5
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def run_rank(rank: int, folder: str, first: str, port: int) -> None:
     policy = make_policy(Path(folder), mesh)
     perturb(policy)
     engine.load_weights(policy.full_weights(), 1)
-    assert probe_difference(policy, engine, 0.7, 8, CPU) < 1e-5
+    assert probe_difference(policy, engine, 0.7, 8, CPU).largest < 1e-5
     if rank == 0:  # a step on one rank alone must not wait for the other
         ask(engine, n=4, seed=1)
     assert (ranks.world_size(), ranks.rank()) == (2, rank)

@@ -38,6 +38,9 @@ def test_the_configuration_is_complete_and_has_no_unknown_key(config, capsys):
         assert set(yaml.safe_load(path.read_text())) <= {*shown, "base"}
     assert set(shown["model"]["policy_map"].values()) == set(shown["model"]["policies"])
     assert shown["trainer"]["devices"] and shown["data"]["tasks_per_step"] >= 2
+    if shown["trainer"]["accelerator"] == "gpu":
+        trained = [p["init_args"] for p in shown["model"]["policies"].values()]
+        assert all(p["optimizer"]["init_args"]["fused"] for p in trained if p["trainable"])
 
 
 def test_a_variant_shows_the_values_of_what_it_lies_over(capsys):

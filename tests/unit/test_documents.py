@@ -14,7 +14,7 @@ import yaml
 from torch.optim import AdamW
 
 from teamtune.algorithms import ATGRPO, GRPO, MAGRPO
-from teamtune.callbacks import RolloutCallback
+from teamtune.callbacks import MemoryPlan, RolloutCallback
 from teamtune.command.cli import run
 from teamtune.envs import CoopCode, check_env
 from teamtune.experience import Rollout, groups_of
@@ -195,7 +195,7 @@ def test_a_copy_of_the_tutorials_game_trains(tmp_path, monkeypatch):
 def test_every_name_in_the_page_on_trouble_exists():
     """Metrics are in the glossary; keys are arguments of what a configuration names."""
     parts = [ATGRPO, MAGRPO, GRPO, Policy, VLLMEngine, Sampling, Sandbox, TaskDataModule]
-    parts += [RolloutCallback, TeamModule, AdamW]
+    parts += [RolloutCallback, MemoryPlan, TeamModule, AdamW]
     keys = {
         name
         for part in parts

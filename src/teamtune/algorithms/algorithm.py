@@ -34,6 +34,9 @@ class TokenBatch:
     """Of the policy at each token, in nats; with gradient where `entropy_coef` is not 0."""
     ref_logprobs: Tensor | None = None
     """Under the frozen reference; only where `needs_reference`."""
+    mismatch: Tensor | None = None
+    """Trainer minus engine, in nats, when the update first scored a token: later passes differ by
+    what was learned as well. None says that this pass is the first."""
     sampled_entropy: float = 0.0
     """Mean of -sampling_logprobs over all tokens of the optimizer step, in nats per token."""
 

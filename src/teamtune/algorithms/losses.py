@@ -3,10 +3,17 @@
 import torch
 from torch import Tensor
 
+MOST_WEIGHT = 2.0
 
-def policy_gradient(logprobs: Tensor, advantages: Tensor) -> Tensor:
-    """-A log pi, summed over a sequence REINFORCE's loss; no ratio, hence nothing to clip."""
-    return -advantages * logprobs
+
+def policy_gradient(logprobs: Tensor, sampling_logprobs: Tensor, advantages: Tensor) -> Tensor:
+    """-w A log pi, summed over a sequence REINFORCE's loss, with w = min(pi / pi_sampling, 2).
+
+    The weight has no gradient: it is 1 but for what engine and trainer compute differently, and
+    truncated because few tokens would have all of it (Ionides, 2008).
+    """
+    weight = (logprobs.detach() - sampling_logprobs).exp().clamp(max=MOST_WEIGHT)
+    return -weight * advantages * logprobs
 
 
 def clipped_surrogate(

@@ -125,16 +125,14 @@ class MAGRPO(Regularized, OnJointActions):
         return float(len({group.key.task for group in groups}))
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
-        sums: dict[str, Tensor] = {}
-        if self.ratio:
-            clip = math.inf if self.clip is None else self.clip
-            terms = (batch.logprobs, batch.sampling_logprobs, batch.advantages, clip, clip)
-            loss = batch.sum(clipped_surrogate(*terms))
-            if self.clip is not None:
-                sums["clip_frac"] = batch.sum(clipped_share(*terms).detach())
-        else:
-            loss = batch.sum(policy_gradient(batch.logprobs, batch.advantages))
-        return loss, sums
+        batch, sums = self.trusted(batch)
+        terms = (batch.logprobs, batch.sampling_logprobs, batch.advantages)
+        if not self.ratio:
+            return batch.sum(policy_gradient(*terms)), sums
+        clip = math.inf if self.clip is None else self.clip
+        if self.clip is not None:
+            sums["clip_frac"] = batch.sum(clipped_share(*terms, clip, clip).detach())
+        return batch.sum(clipped_surrogate(*terms, clip, clip)), sums
 
 
 def _known(group: Group) -> list[Candidate]:

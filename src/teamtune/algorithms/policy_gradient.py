@@ -1,5 +1,7 @@
-"""What the losses of several algorithms share: clipping, an entropy bonus, a KL term."""
+"""What the losses of several algorithms share: clipping, a mask, an entropy bonus, a KL term."""
 
+import math
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor
 from teamtune.algorithms.algorithm import Algorithm, TokenBatch
 from teamtune.algorithms.losses import clipped_share, clipped_surrogate, kl_estimate
 from teamtune.errors import ConfigError
-from teamtune.ranges import NonNegative, Positive, PositiveInt
+from teamtune.ranges import FromOne, NonNegative, Positive, PositiveInt
 
 
 class Regularized(Algorithm):
@@ -16,6 +18,9 @@ class Regularized(Algorithm):
 
     They are means over all sampled tokens, whatever their advantage: a policy that has collapsed
     has groups without spread only, and nothing else could free it.
+
+    Out of the policy loss it leaves tokens on which engine and trainer disagree: no clipping bounds
+    the ratio where the advantage is negative, so a single one could be most of a gradient.
     """
 
     def __init__(
@@ -24,6 +29,8 @@ class Regularized(Algorithm):
         entropy_target: Positive | None = None,
         entropy_steps: PositiveInt | None = None,
         kl_coef: NonNegative = 0.0,
+        max_mismatch: FromOne | None = 8.0,
+        mask_of: Literal["token", "answer"] = "token",
         **options: Any,
     ):
         """
@@ -34,14 +41,21 @@ class Regularized(Algorithm):
             entropy_steps: The bonus falls linearly and ends after this many rollout steps; null
                 keeps it to the end.
             kl_coef: Weight of the KL divergence to the policy at the start.
+            max_mismatch: Tokens whose probabilities under trainer and engine differ by more than
+                this factor are left out of the policy loss; null keeps them.
+            mask_of: What is left out for such a `token`: it alone, or the whole `answer`.
 
         Raises:
-            ConfigError: A target or a number of steps without a bonus.
+            ConfigError: A target or a number of steps without a bonus, a mask that is off.
         """
         super().__init__(**options)
         for name, value in (("entropy_target", entropy_target), ("entropy_steps", entropy_steps)):
             if value is not None and not entropy_coef:
                 raise ConfigError(f"{name}: no effect with entropy_coef 0")
+        if max_mismatch is None and mask_of != "token":
+            raise ConfigError(f"mask_of: got {mask_of}, no effect with max_mismatch null")
+        self.max_mismatch = max_mismatch
+        self.mask_of = mask_of
         self.entropy_coef = entropy_coef
         self.entropy_target = entropy_target
         self.entropy_steps = entropy_steps
@@ -49,6 +63,23 @@ class Regularized(Algorithm):
         self.needs_reference = kl_coef > 0
         self.regularizes = entropy_coef > 0 or kl_coef > 0
         self.step = 0
+
+    def trusted(self, batch: TokenBatch) -> tuple[TokenBatch, dict[str, Tensor]]:
+        """The batch with tokens that are left out at weight 0 and ratio 1, and how many they are.
+
+        They stay in the denominator, which was counted before anything was scored.
+        """
+        if self.max_mismatch is None:
+            return batch, {}
+        gap = batch.mismatch
+        if gap is None:
+            gap = batch.logprobs.detach() - batch.sampling_logprobs
+        out = (gap.abs() > math.log(self.max_mismatch)) & gap.isfinite()  # others end the run
+        if self.mask_of == "answer":
+            out = sequence_means(out.float(), batch.sequence) > 0
+        logprobs = torch.where(out, batch.sampling_logprobs, batch.logprobs)
+        sums = {"mismatch_frac": batch.sum(out.to(batch.weight.dtype))}
+        return replace(batch, logprobs=logprobs, weight=batch.weight * ~out), sums
 
     def regularizer(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
         """-weight * entropy + kl_coef * KL, summed over all sampled tokens."""
@@ -103,12 +134,13 @@ class Clipped(Regularized):
         self.ratio_of = ratio_of
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        batch, sums = self.trusted(batch)
         logprobs, sampled = batch.logprobs, batch.sampling_logprobs
         if self.ratio_of == "sequence":
             logprobs, sampled = (sequence_means(x, batch.sequence) for x in (logprobs, sampled))
         terms = (logprobs, sampled, batch.advantages)
         clip = (self.clip_low, self.clip_high)
-        sums = {"clip_frac": batch.sum(clipped_share(*terms, *clip).detach())}
+        sums["clip_frac"] = batch.sum(clipped_share(*terms, *clip).detach())
         return batch.sum(clipped_surrogate(*terms, *clip)), sums
 
 

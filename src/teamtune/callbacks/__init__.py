@@ -2,6 +2,7 @@
 
 from teamtune.callbacks.checkpoint import TeamCheckpoint
 from teamtune.callbacks.export import HFExport
+from teamtune.callbacks.memory import MemoryPlan
 from teamtune.callbacks.progress import TeamProgress
 from teamtune.callbacks.report import Report
 from teamtune.callbacks.rollout import RolloutCallback
@@ -11,6 +12,7 @@ from teamtune.callbacks.weight_sync import WeightSync
 
 __all__ = [
     "HFExport",
+    "MemoryPlan",
     "Report",
     "RolloutCallback",
     "RolloutTraces",

@@ -1,8 +1,10 @@
 """Weights go from each policy to its engine after every update, and a guard compares the two."""
 
 import asyncio
+import math
 import random
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import lightning as L
@@ -32,8 +34,8 @@ class WeightSync(TeamCallback):
     def __init__(self, tolerance: Positive = 1e-3, probe_tokens: NonNegativeInt = 8):
         """
         Args:
-            tolerance: Largest difference of a token's log-prob between engine and trainer that
-                the guard accepts; 1e-3 suits float32 engines, 0.3 bfloat16 ones.
+            tolerance: Mean difference of a token's log-prob between engine and trainer that the
+                guard accepts; 1e-3 suits float32 engines, 0.1 bfloat16 ones.
             probe_tokens: Length of the completion that is compared; 0 turns the guard off.
         """
         self.tolerance = tolerance
@@ -61,28 +63,45 @@ class WeightSync(TeamCallback):
     def sync(self, team: TeamModule) -> None:
         """Loads what is newer than an engine's weights, and checks it. All ranks call it alike."""
         began = time.monotonic()
+        told: dict[str, float] = {}
         for name, policy in team.trained().items():
             engine = team.engines[name]
             if engine.version == policy.version:
                 continue
             engine.load_weights(policy.full_weights(), policy.version)
             if self.probe_tokens:
-                self._guard(name, policy, engine, team)
-        team.report({"time/sync": time.monotonic() - began})
+                found = self._guard(name, policy, engine, team)
+                told |= {f"{name}/probe_mean": found.mean, f"{name}/probe_max": found.largest}
+        team.report({"time/sync": time.monotonic() - began, **told})
 
-    def _guard(self, name: str, policy: Policy, engine: RolloutEngine, team: TeamModule) -> None:
+    def _guard(
+        self, name: str, policy: Policy, engine: RolloutEngine, team: TeamModule
+    ) -> "Difference":
         session = team.session
-        worst = probe_difference(
+        own = probe_difference(
             policy, engine, session.temperature, self.probe_tokens, team.device, session.runner
         )
-        worst = ranks.largest(worst, team.device)
-        if not worst <= self.tolerance:
+        mean, largest = (ranks.largest(x, team.device) for x in (own.mean, own.largest))
+        if not mean <= self.tolerance:
             raise WeightSyncError(
                 f"policy {name!r}, version {policy.version}: engine and trainer log-probs differ "
-                f"by {worst:.3g} on the probe, more than weight_sync.tolerance = "
-                f"{self.tolerance:g}; the engine does not hold the policy's weights, or one of the "
-                "two computes otherwise than the model"
+                f"by {mean:.3g} (at most {largest:.3g}) on the probe, more than "
+                f"weight_sync.tolerance = {self.tolerance:g}; the engine does not "
+                "hold the policy's weights, or one of the two computes otherwise than the model"
             )
+        return Difference(mean, largest)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """|log-prob(engine) - log-prob(trainer)| over the tokens of a probe, in nats.
+
+    The mean tells wrong weights from rounding: the largest of a few dozen bfloat16 tokens is now
+    and then as large as what a wrong tensor does to all of them.
+    """
+
+    mean: float
+    largest: float
 
 
 def probe_difference(
@@ -92,8 +111,8 @@ def probe_difference(
     num_tokens: int,
     device: torch.device,
     runner: asyncio.Runner | None = None,
-) -> float:
-    """Largest |log-prob(engine) - log-prob(trainer)| over sampled completions; inf where none came.
+) -> Difference:
+    """Between the log-probs of engine and trainer for sampled completions; inf where none came.
 
     The engine draws a few completions of `num_tokens` tokens, or as many as its context has room
     for, after a prompt of random ids, which other than a sentence are many different ones in any
@@ -119,6 +138,7 @@ def probe_difference(
     with torch.no_grad():
         logprobs, _ = policy(batch.to(device), temperature)
     if not drawn:
-        return float("inf")
-    difference = (logprobs.cpu() - batch.sampling_logprobs).abs()
-    return float(difference.max().nan_to_num(nan=float("inf")))
+        return Difference(math.inf, math.inf)
+    gaps = (logprobs.cpu() - batch.sampling_logprobs).abs()
+    gaps = gaps.nan_to_num(nan=math.inf, posinf=math.inf)
+    return Difference(float(gaps.mean()), float(gaps.max()))

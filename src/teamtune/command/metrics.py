@@ -14,7 +14,7 @@ from teamtune.training import TeamModule
 TIMES = ("evaluation", "rollout", "sync", "update", "warm_start")
 OF_POLICY = (
     *("approx_kl", "entropy", "flat_groups", "grad_norm", "loss", "lr", "sampling_gap"),
-    *("stepped", "tokens", "warm_start_loss"),
+    *("probe_max", "probe_mean", "stepped", "tokens", "warm_start_loss"),
 )
 
 

@@ -17,6 +17,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from teamtune.callbacks import (
     HFExport,
+    MemoryPlan,
     Report,
     RolloutCallback,
     RolloutTraces,
@@ -101,6 +102,7 @@ class TeamCLI(LightningCLI):
         parser.add_lightning_class_args(RolloutCallback, "rollout")
         parser.add_lightning_class_args(WeightSync, "weight_sync")
         parser.add_lightning_class_args(TeamCheckpoint, "checkpoint")
+        parser.add_lightning_class_args(MemoryPlan, "memory")
         parser.add_lightning_class_args(Report, "report")
         parser.add_lightning_class_args(RolloutTraces, "traces")
 
@@ -180,6 +182,9 @@ class TeamCLI(LightningCLI):
         # Others cast the fp32 master weights or need a scaler, which the loop has not.
         if (precision := self.trainer.precision) not in ("32-true", "bf16-mixed"):
             raise ConfigError(f"trainer.precision: got {precision!r}, allowed: 32-true, bf16-mixed")
+        if self.subcommand == "fit":
+            rollout, memory = (self._get(self.config_init, key) for key in ("rollout", "memory"))
+            memory.check(module, self.trainer, rollout, self.datamodule.tasks_per_step)
         given = self._get(self.config_init, "trainer")["callbacks"]
         samples = config.rollout.evaluation_samples
         check_callbacks(given, metric_names(module, self.datamodule.environment, samples))

@@ -40,6 +40,8 @@ class PackedBatch:
     """[N] their number; 0 in a placeholder."""
     sequence: Tensor
     """[N] which answer of the batch a token is of, from 0."""
+    answers: tuple[Candidate, ...]
+    """Those answers, one for all that are equal."""
 
     def attention_mask(self, dtype: torch.dtype, window: int | None = None) -> Tensor:
         """[B, 1, L, L] additive: 0 where a query (third axis) may see a key, else the least number.
@@ -63,7 +65,8 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> "PackedBatch":
         """The same batch on `device`."""
-        return PackedBatch(**{name: value.to(device) for name, value in vars(self).items()})
+        tensors = {n: value.to(device) for n, value in vars(self).items() if n != "answers"}
+        return PackedBatch(**tensors, answers=self.answers)
 
     @property
     def num_tokens(self) -> int:
@@ -198,4 +201,5 @@ def _build(rows: Sequence[_Row]) -> PackedBatch:
         weight=torch.from_numpy(np.repeat(weights, lengths)),
         count=torch.from_numpy(np.repeat(counts, lengths)),
         sequence=torch.from_numpy(np.repeat(np.arange(len(answers)), lengths)),
+        answers=tuple(answers),
     )

@@ -89,6 +89,25 @@ class RolloutEngine(ABC):
                 f"model's context of {context} tokens, for a prompt has to fit as well"
             )
 
+    @classmethod
+    def check_together(cls, models: Sequence[Any]) -> None:
+        """Raises ConfigError where engines of these models cannot live in one process."""
+
+    @classmethod
+    def memory(
+        cls, model: Any, sampling: Sampling, samples: int, gpu: int | None, **settings: Any
+    ) -> float:
+        """Bytes that weights and cache take; 0 where they are in no process of ours.
+
+        Args:
+            model: The model's configuration.
+            sampling: The default sampling.
+            samples: Most answers in the making at once.
+            gpu: Bytes of a GPU; None without one.
+            settings: Further arguments of the constructor.
+        """
+        return 0.0
+
     @abstractmethod
     async def generate(
         self,

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,14 @@ def outside(named_tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, 
         yield item
 
 
+def cache_root(device: int) -> str:
+    """vLLM's folder for compiled code, one for each GPU: its key for what is in it names none."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "vllm"
+    root = Path(os.environ.get("VLLM_CACHE_ROOT", default)).expanduser()
+    own = f"device_{device}"
+    return str(root if root.name == own else root / own)
+
+
 @contextmanager
 def undone() -> Iterator[None]:
     """Undoes what importing and starting vLLM changes in the process, and keeps it quiet.
@@ -88,6 +97,8 @@ def undone() -> Iterator[None]:
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    if torch.cuda.is_available():
+        os.environ["VLLM_CACHE_ROOT"] = cache_root(torch.cuda.current_device())
     logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())
     environment = dict(os.environ)
     states = random.getstate(), np.random.get_state()

@@ -42,12 +42,43 @@ class Placement:
                     f"rollout.engines.{name}: unknown policy{nearest(name, models)}; "
                     f"policies: {', '.join(models)}"
                 )
+        together: dict[type[RolloutEngine], list[Any]] = {}
         for name, model in models.items():
             cls, settings = _described(self._factory(name))
             if cls is not None:
                 cls.check_installed()
                 with self._located(name):
                     cls.check_model(model, sampling, **settings)
+                together.setdefault(cls, []).append(model)
+        for cls, served in together.items():
+            cls.check_together(served)
+
+    def memory(
+        self,
+        models: Mapping[str, Any],
+        sampling: Sampling,
+        samples: int,
+        gpu: int | None,
+        shared: Mapping[str, str],
+    ) -> float:
+        """Bytes of all engines of a rank, see `RolloutEngine.memory`.
+
+        Args:
+            models: The policies' model configurations.
+            sampling: The default sampling.
+            samples: Most answers in the making at once.
+            gpu: Bytes of a GPU; None without one.
+            shared: The folders of frozen policies, which share engines.
+        """
+        total, seen = 0.0, set()
+        for name, model in models.items():
+            factory = self._factory(name)
+            key = (id(factory), shared.get(name, (name,)))
+            cls, settings = _described(factory)
+            if cls is not None and key not in seen:
+                total += cls.memory(model, sampling, samples, gpu, **settings)
+            seen.add(key)
+        return total
 
     def engines(
         self, folders: Mapping[str, str], sampling: Sampling, frozen: Collection[str] = ()

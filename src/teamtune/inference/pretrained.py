@@ -118,6 +118,11 @@ def outline(config: Any) -> Any:
         return AutoModelForCausalLM.from_config(config, **SAFE)
 
 
+def weight_bytes(config: Any, dtype: str) -> int:
+    """Of all weights of a model of this configuration in the number format `dtype`."""
+    return getattr(torch, dtype).itemsize * sum(p.numel() for p in outline(config).parameters())
+
+
 @contextmanager
 def _told(model: str, part: str = "") -> Iterator[None]:
     """Says in one line what is wrong with a model's files, for which libraries raise anything."""

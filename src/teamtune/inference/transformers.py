@@ -16,7 +16,7 @@ from torch import Tensor
 from teamtune.errors import ConfigError
 from teamtune.inference.chat import HFChat
 from teamtune.inference.engine import Completion, Dtype, Sampling, longest
-from teamtune.inference.pretrained import load
+from teamtune.inference.pretrained import load, weight_bytes
 from teamtune.inference.queue import QueuedEngine, Request
 from teamtune.inference.sampling import draw, uniforms
 from teamtune.ranges import PositiveInt
@@ -112,6 +112,18 @@ class TransformersEngine(QueuedEngine):
         device = settings.get("device", "auto")
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise ConfigError(f"device: got {device}, but there is no GPU, allowed: auto, cpu")
+
+    @classmethod
+    def memory(
+        cls, model: Any, sampling: Sampling, samples: int, gpu: int | None, **settings: Any
+    ) -> float:
+        """The cache is that of answers of full length, without their prompts."""
+        dtype, text = settings.get("dtype", "float32"), model.get_text_config()
+        width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        token = 2 * text.num_hidden_layers * text.num_key_value_heads * width
+        rows = min(samples, settings.get("max_batch_rows", 4096))
+        cache = rows * sampling.max_tokens * token * getattr(torch, dtype).itemsize
+        return weight_bytes(model, dtype) + cache
 
     def load_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         self._abandon()

@@ -16,7 +16,7 @@ from teamtune.errors import ConfigError
 from teamtune.inference.chat import HFChat
 from teamtune.inference.engine import Completion, Dtype, Sampling, longest
 from teamtune.inference.isolation import apart, forget_destroyed_group, outside, undone
-from teamtune.inference.pretrained import outline, read_config
+from teamtune.inference.pretrained import outline, read_config, weight_bytes
 from teamtune.inference.queue import QueuedEngine, Request
 from teamtune.ranges import Positive, PositiveInt, PositiveShare
 
@@ -28,6 +28,8 @@ LEAST_TEMPERATURE = 0.01
 """vLLM raises lower ones to this, without a word to the caller."""
 CPU_HEADS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """Head widths that the CPU build computes; it finds out about others at its first step."""
+EXPERTS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
+"""Where model configurations say how many experts a block has."""
 CPU_BLOCK = 32
 """Tokens per block of cached keys: prefixes are shared in whole blocks, and vLLM's 128 are many."""
 
@@ -132,6 +134,26 @@ class VLLMEngine(QueuedEngine):
             )
         if on_gpu and settings.get("dtype") == "bfloat16" and not torch.cuda.is_bf16_supported():
             raise ConfigError("dtype: got bfloat16, which this GPU has not, allowed: float16")
+
+    @classmethod
+    def check_together(cls, models: Sequence[Any]) -> None:
+        texts = [model.get_text_config() for model in models]
+        mixed = sum(any(getattr(text, name, None) for name in EXPERTS) for text in texts)
+        if mixed > 1 and torch.cuda.is_available():
+            raise ConfigError(
+                f"policies: got {mixed} with mixtures of experts in VLLMEngine, allowed: 1 (their "
+                "engines would write into one work space); share it, or take another engine"
+            )
+
+    @classmethod
+    def memory(
+        cls, model: Any, sampling: Sampling, samples: int, gpu: int | None, **settings: Any
+    ) -> float:
+        cache = settings.get("kv_cache_gib")
+        if cache is None and gpu is not None:
+            return (settings.get("gpu_memory_utilization") or 0.3) * gpu
+        weights = weight_bytes(model, settings.get("dtype", "float32"))
+        return weights + (1.0 if cache is None else cache) * 2**30
 
     async def generate(
         self,
@@ -259,6 +281,7 @@ def _start(**settings: Any) -> Any:
         try:
             from vllm import EngineArgs
             from vllm.distributed import parallel_state
+            from vllm.usage.usage_lib import UsageContext
             from vllm.v1.engine.llm_engine import LLMEngine
         except (ImportError, RuntimeError) as error:  # a torchvision of another torch raises either
             raise ConfigError(
@@ -270,7 +293,8 @@ def _start(**settings: Any) -> Any:
                 if isinstance(value, parallel_state.GroupCoordinator):
                     setattr(parallel_state, name, None)
         try:
-            config = EngineArgs(**settings).create_engine_config()
+            # Many prompts at once, as its class for that: without, a step takes 2,048 tokens.
+            config = EngineArgs(**settings).create_engine_config(UsageContext.LLM_CLASS)
             if (
                 torch.cuda.is_available() and torch.cuda.current_device()
             ):  # vLLM would take the first

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Experience = Mapping[str, Sequence[Group]]
 """This rank's groups by policy."""
 TINY = 1e-30
+BY_WEIGHT = ("clip_frac", "mismatch_frac")
+"""Shares of the policy loss; the others are shares of tokens."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Totals:
         """What makes a mean of a sum."""
         if name == "loss":
             return 1.0
-        return max(self.weight, TINY) if name == "clip_frac" else self.tokens
+        return max(self.weight, TINY) if name in BY_WEIGHT else self.tokens
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class MultiOptimizerLoop:
         self.algorithm = algorithm
         self.epochs = epochs
         self.minibatch_tasks = minibatch_tasks
+        self._mismatch: dict[int, Tensor] = {}
+        """Trainer minus engine by answer, from the first pass over it."""
 
     def run(
         self,
@@ -97,6 +101,7 @@ class MultiOptimizerLoop:
             FloatingPointError: A loss or a gradient is not finite.
         """
         metrics: dict[str, list[float]] = {}
+        self._mismatch.clear()
         kept = {name: self.algorithm.trainable(experience.get(name, ())) for name in policies}
         for epoch in range(self.epochs):
             for part in self._minibatches(experience, seed + epoch):
@@ -170,6 +175,7 @@ class MultiOptimizerLoop:
             if not math.isfinite(metrics[key]):
                 raise FloatingPointError(f"{key} is {metrics[key]}; no step was taken")
         optimizer.step()
+        torch.clear_autocast_cache()  # its copies are of the weights before the step
         optimizer.zero_grad()  # no gradient takes memory while others step, or during rollouts
         policy.version += 1
         return metrics
@@ -186,6 +192,7 @@ class MultiOptimizerLoop:
         if algorithm.needs_reference:
             reference = policy.reference_logprobs(batch, temperature)
         logprobs, entropy = policy(batch, temperature, algorithm.entropy_coef > 0)
+        gap = logprobs.detach() - batch.sampling_logprobs
         view = TokenBatch(
             logprobs=logprobs,
             sampling_logprobs=batch.sampling_logprobs,
@@ -196,12 +203,12 @@ class MultiOptimizerLoop:
             entropy=entropy,
             ref_logprobs=reference,
             sampled_entropy=totals.sampled_entropy,
+            mismatch=self._at_first(batch, gap),
         )
         loss, sums = algorithm.loss(view)
         added, more = algorithm.regularizer(view)
         loss = loss / totals.denominator + added / totals.tokens
         (loss * ranks.world_size()).backward()
-        gap = logprobs.detach() - batch.sampling_logprobs
         return [
             ("loss", loss.detach()),
             ("entropy", view.total(entropy.detach())),
@@ -210,3 +217,9 @@ class MultiOptimizerLoop:
             *sums.items(),
             *more.items(),
         ]
+
+    def _at_first(self, batch: PackedBatch, gap: Tensor) -> Tensor:
+        """[N] what `gap` was when this update first scored each token, perhaps just now."""
+        parts = gap.split([len(c.token_ids) for c in batch.answers])
+        known = self._mismatch
+        return torch.cat([known.setdefault(id(c), p) for c, p in zip(batch.answers, parts)])

@@ -48,6 +48,8 @@ def configure(
             now = settings(new)
             taken |= {"lr"} | {name for name in now if now[name] != start.get(name)}
         group.update({name: new[name] for name in taken})
+        if "fused" in taken:  # such a step counts on the parameters' device
+            optimizer.load_state_dict(optimizer.state_dict())
     first = configured[0]
     return {n: (before.get(n), first[n]) for n in first if first[n] != before.get(n)}
 

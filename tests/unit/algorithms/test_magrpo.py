@@ -362,7 +362,7 @@ def test_losses_of_two_tokens():
         return float(MAGRPO(**options).loss(batch(**tokens))[0])
 
     up, down = 2.718281828**0.5, 1 / 2.718281828  # the ratios
-    assert loss() == pytest.approx(0.5 * 2 * 0.5 - 3 * 1 * 2.0)
+    assert loss() == pytest.approx(0.5 * 2 * 0.5 * up - 3 * 1 * 2.0 * down)
     assert loss(ratio=True) == pytest.approx(-0.5 * 2 * up + 3 * down)
     assert loss(ratio=True, clip=0.2) == pytest.approx(-0.5 * 2 * 1.2 + 3 * 0.8)
     sums = MAGRPO(ratio=True, clip=0.2).loss(batch(**tokens))[1]
@@ -375,6 +375,19 @@ def test_losses_of_two_tokens():
     assert float(term) == pytest.approx(0.1 * kl) and float(sums["ref_kl"]) == pytest.approx(kl)
 
 
+def test_the_weight_of_a_log_prob_is_truncated_at_two_and_has_no_gradient():
+    """Where trainer and engine agree the loss is -A log pi, to the bit."""
+    logprobs = torch.tensor([-0.5, -1.25], requires_grad=True)
+    terms = {"advantages": [3.0, -1.0], "weight": [1.0, 1.0]}
+    view = replace(batch(**terms, logprobs=[0.0, 0.0]), logprobs=logprobs)
+    for sampled, factors in (((-0.5, -1.25), (1, 1)), ((-1.5, -1.25), (2, 1))):
+        view.sampling_logprobs = torch.tensor(sampled)
+        loss, _ = MAGRPO().loss(view)
+        assert float(loss) == 3 * 0.5 * factors[0] - 1.25
+        (slope,) = torch.autograd.grad(loss, logprobs)
+        assert slope.tolist() == [-3.0 * factors[0], 1.0]
+
+
 def tree(task: str, seed: int = 0, policies: str = "ab") -> Rollout:
     """Both agents' groups of a full tree with G = 2 and T = 2, with random ids and rewards."""
     rng = random.Random(seed)
@@ -385,7 +398,8 @@ def tree(task: str, seed: int = 0, policies: str = "ab") -> Rollout:
             answers = []
             for reward in rewards:
                 ids = [*(rng.randrange(3, 29) for _ in range(rng.randint(1, 5))), END]
-                answers.append(candidate(ids, reward))
+                drawn = (-3.0,) * len(ids)  # about what a policy says that knows nothing
+                answers.append(candidate(ids, reward, sampling_logprobs=drawn))
             prompt = tuple(rng.randrange(3, 29) for _ in range(rng.randint(2, 6)))
             groups.append(Group(GroupKey(task, agent, turn, node), policy, "", prompt, answers))
         played = [joint((j, j), r, AGENTS, carried=True) for j, r in enumerate(rewards)]
@@ -406,12 +420,12 @@ def train(
     return update(policies, rollouts, MAGRPO(**options))
 
 
-def sequence_logprob(policy: Policy, group: Group, ids: Sequence[int]) -> float:
+def token_logprobs(policy: Policy, group: Group, ids: Sequence[int]) -> list[float]:
     """By plain teacher forcing of one answer."""
     assert policy.scorer is not None
     whole = torch.tensor([[*group.prompt_ids, *ids]])
     logits = policy.scorer.lm(whole).logits.log_softmax(-1)[0, len(group.prompt_ids) - 1 : -1]
-    return float(logits.gather(1, torch.tensor(ids)[:, None]).sum().detach())
+    return logits.gather(1, torch.tensor(ids)[:, None])[:, 0].tolist()
 
 
 def test_the_loss_is_a_mean_over_candidates_siblings_and_tasks_and_a_sum_over_turns(folder):
@@ -419,6 +433,9 @@ def test_the_loss_is_a_mean_over_candidates_siblings_and_tasks_and_a_sum_over_tu
     groups = groups_of(rollouts)
     policies = {name: built_policy(folder) for name in "ab"}
     MAGRPO().assign_credit(rollouts)
+    for group in groups:  # as if the policies had just sampled, when no token has a weight but 1
+        for c in group.candidates:
+            redraw(c, token_logprobs(policies[group.policy], group, c.token_ids))
 
     def mean(values: Sequence[float]) -> float:
         return sum(values) / len(values)
@@ -426,7 +443,10 @@ def test_the_loss_is_a_mean_over_candidates_siblings_and_tasks_and_a_sum_over_tu
     def of(group: Group) -> float:
         policy = policies[group.policy]
         return mean(
-            [-c.advantage * sequence_logprob(policy, group, c.token_ids) for c in group.candidates]
+            [
+                -c.advantage * sum(token_logprobs(policy, group, c.token_ids))
+                for c in group.candidates
+            ]
         )
 
     expected = {
@@ -517,11 +537,7 @@ def test_ratio_and_log_probs_have_one_gradient_on_fresh_samples(folder):
         rollout = tree("t0", policies="aa")
         for group in rollout.groups:
             for c in group.candidates:
-                steps = [
-                    sequence_logprob(policy, group, c.token_ids[: n + 1])
-                    for n in range(len(c.token_ids))
-                ]
-                redraw(c, [b - a for a, b in zip([0.0, *steps], steps)])
+                redraw(c, token_logprobs(policy, group, c.token_ids))
         moves.append(train({"a": policy}, [rollout], **options)[1][0])
     close(moves[1], moves[0])
     close(moves[2], moves[0])

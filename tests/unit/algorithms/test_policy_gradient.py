@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from factories import END, built_policy, candidate, group, model_folder, random_group
+from factories import END, built_policy, candidate, group, model_folder, random_group, redraw
 from teamtune.algorithms import ATGRPO, GRPO, MAGRPO, GiGPO, TokenBatch
 from teamtune.algorithms.policy_gradient import sequence_means
 from teamtune.errors import ConfigError
+from teamtune.experience.packing import pack
 from teamtune.training import MultiOptimizerLoop
 from teamtune.training.loop import Batches
 
@@ -32,8 +33,6 @@ def step(folder, algorithm, groups, budget=10**9):
 
 
 def mean_entropy(policy, groups):
-    from teamtune.experience.packing import pack
-
     found = [policy(b, 1.0)[1] for b in pack(groups, 10**9, idle=[])]
     return float(torch.cat(found).mean().detach())
 
@@ -102,6 +101,88 @@ def test_a_bonus_that_ends_is_remembered_by_checkpoints():
     early.advance()
     resumed.load_state_dict(early.state_dict())
     assert resumed._entropy_weight(9.9) == pytest.approx(0.15)
+
+
+NEAR, FAR = math.log(7.9), math.log(8.1)
+
+
+def of_gaps(gaps, **tensors):
+    """A batch of tokens that the trainer gives log-prob -1, and the engine that minus the gap."""
+    n = len(gaps)
+    given = {
+        "logprobs": torch.full((n,), -1.0, requires_grad=True),
+        "sampling_logprobs": -1.0 - torch.tensor(gaps),
+        "advantages": -torch.ones(n),
+        "weight": torch.ones(n),
+        "count": torch.ones(n),
+        "sequence": torch.arange(n) // 2,
+    }
+    return TokenBatch(**{**given, **tensors})
+
+
+def slopes(algorithm, batch):
+    """Loss, gradient at each token, and the weight of what is left out."""
+    loss, sums = algorithm.loss(batch)
+    (slope,) = torch.autograd.grad(loss, batch.logprobs)
+    return float(loss.detach()), slope.tolist(), float(sums.get("mismatch_frac", 0.0))
+
+
+def test_a_token_that_engine_and_trainer_disagree_about_by_more_than_a_factor_of_8_is_left_out():
+    batch = of_gaps([0.0, NEAR, FAR, 20.0, -FAR])
+    # negative advantages: nothing bounds the ratio above, below 0.8 clipping ends the gradient
+    loss, slope, out = slopes(ATGRPO(), batch)
+    assert loss == pytest.approx(1 + 7.9, abs=1e-4) and out == 3
+    assert slope == pytest.approx([1, 7.9, 0, 0, 0], abs=1e-4)
+    _, slope, out = slopes(ATGRPO(max_mismatch=None), batch)
+    assert slope[3] == pytest.approx(math.exp(20), rel=1e-4) and out == 0
+    loss, slope, out = slopes(MAGRPO(), batch)  # the weight is 2 at most
+    assert loss == pytest.approx(-1 - 2) and slope == pytest.approx([1, 2, 0, 0, 0]) and out == 3
+
+
+def test_left_out_tokens_count_by_their_weight_and_can_take_their_answer_along():
+    weight = torch.tensor([0.5, 3.0, 2.0, 1.0])
+    batch = of_gaps([0.0, 3.0, 0.0, 0.0], weight=weight)
+    _, slope, out = slopes(GRPO(), batch)
+    assert slope == [0.5, 0.0, 2.0, 1.0] and out == 3
+    _, slope, out = slopes(GRPO(mask_of="answer"), batch)
+    assert slope == [0.0, 0.0, 2.0, 1.0] and out == 3.5
+    # a ratio of its own for each answer: what is left out is not in the mean
+    _, slope, out = slopes(GRPO(ratio_of="sequence"), batch)
+    assert slope == pytest.approx([0.25, 0.0, 1.5, 1.5]) and out == 3
+
+
+def test_what_the_policy_learned_since_leaves_nothing_out():
+    batch = of_gaps([3.0, 3.0], mismatch=torch.tensor([0.1, 3.0]))
+    assert slopes(ATGRPO(), batch)[1:] == ([pytest.approx(math.exp(3)), 0.0], 1.0)
+
+
+@pytest.mark.parametrize("gap", [math.nan, math.inf, -math.inf])
+def test_a_mask_hides_nothing_that_is_not_finite(gap):
+    assert not math.isfinite(slopes(ATGRPO(), of_gaps([gap]))[0]) or gap == -math.inf
+    assert slopes(ATGRPO(), of_gaps([gap]))[2] == 0
+
+
+@pytest.mark.parametrize("algorithm", ALL)
+def test_a_mask_changes_no_bit_where_engine_and_trainer_agree(folder, algorithm):
+    rng = random.Random(5)
+    groups = [random_group(rng, task=f"t{i}") for i in range(3)]
+    for g in groups:
+        (batch,) = pack([g], 10**9)
+        for c, drawn in zip(
+            g.candidates,
+            policy_before(folder)(batch)[0].split([len(c.token_ids) for c in batch.answers]),
+        ):
+            redraw(c, drawn.tolist())
+    results = [step(folder, algorithm(max_mismatch=m), groups) for m in (8.0, None)]
+    (metrics, masked), (other, plain) = results
+    assert metrics.pop("team/mismatch_frac") == 0 and metrics == other
+    for a, b in zip(masked.trainable_parameters(), plain.trainable_parameters()):
+        assert torch.equal(a, b)
+
+
+def test_a_mask_of_answers_needs_a_mask():
+    with pytest.raises(ConfigError, match="mask_of: got answer, no effect with max_mismatch null"):
+        ATGRPO(max_mismatch=None, mask_of="answer")
 
 
 @pytest.mark.parametrize("option", [{"entropy_target": 1.0}, {"entropy_steps": 5}])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import Qwen3MoeConfig
 
 from engines import tiny_model
 from teamtune.errors import ConfigError
@@ -96,6 +97,18 @@ def test_what_an_engine_says_about_its_settings_is_told_with_its_key(monkeypatch
     narrow = Policy(TinyLlama(["a"], 64, num_heads=4)).config()
     with pytest.raises(ConfigError, match=r"^rollout.engine: vLLM on a CPU has no .* width 16"):
         Placement(VLLMEngine).check({"a": narrow}, SAMPLING)
+
+
+def test_one_mixture_of_experts_is_all_that_vllm_keeps_in_a_process(monkeypatch):
+    monkeypatch.setattr(VLLMEngine, "check_installed", lambda: None)
+    dense, mixed = config(), Qwen3MoeConfig(num_experts=4, head_dim=32)
+    for on_gpu in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda on_gpu=on_gpu: on_gpu)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+        Placement(VLLMEngine).check({"a": mixed, "b": dense}, SAMPLING)
+        Placement(VLLMEngine, {"b": Noted}).check({"a": mixed, "b": mixed}, SAMPLING)
+    with pytest.raises(ConfigError, match=r"^policies: got 2 with mixtures of experts"):
+        Placement(VLLMEngine).check({"a": mixed, "b": mixed, "c": dense}, SAMPLING)
 
 
 def test_a_frozen_policy_has_no_weights_but_in_its_engine(tmp_path):

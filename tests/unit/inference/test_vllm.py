@@ -173,7 +173,7 @@ def test_what_else_runs_does_not_change_the_ids(engine):
 
 @needs_vllm
 def test_more_prompt_tokens_than_a_step_takes_do_no_harm(folder, engine):
-    prompts = [[4, 5, 6, 8 + i % 10, 4 + i // 10] * 20 for i in range(40)]  # 4000 tokens
+    prompts = [[4, 5, 6, 8 + i % 10, 4 + i // 10] * 20 for i in range(60)]  # 6000 tokens
     sampling = Sampling(max_tokens=4)
     answers = ask_all(engine, [(p, 2, sampling, i) for i, p in enumerate(prompts)])
     assert ids(answers[33]) == ids(ask(engine, prompts[33], n=2, seed=33, max_tokens=4))

@@ -232,6 +232,37 @@ def test_totals_count_more_tokens_than_a_float32_could():
     assert totals.denominator == many and totals.sampled_entropy == 3.0
 
 
+def test_what_an_update_learns_is_no_mismatch_of_engine_and_trainer(folder: Path):
+    """A large step between two epochs moves ratios beyond 8; the engine agreed before it."""
+    settings: dict[str, Any] = {"optimizer": lambda p: torch.optim.SGD(p, lr=30.0)}
+    policy = built_policy(folder, max_grad_norm=1e9, **settings)
+    groups = sampled_now(policy, some_groups())
+    metrics = train({"team": policy}, {"team": groups}, epochs=2)
+    assert metrics["team/sampling_gap"] > math.log(8)
+    assert metrics["team/mismatch_frac"] == 0
+    far = [x - 3 for x in groups[0].candidates[0].sampling_logprobs]
+    redraw(groups[0].candidates[0], far)
+    policy = built_policy(folder, **settings)
+    metrics = train({"team": policy}, {"team": groups}, epochs=2)
+    tokens = sum(len(c.token_ids) for g in groups for c in g.candidates)
+    assert metrics["team/mismatch_frac"] == pytest.approx(len(far) / tokens)
+
+
+def test_a_later_step_computes_with_the_weights_of_the_one_before_it_in_bfloat16_too(folder: Path):
+    """autocast keeps its copies of weights for as long as it is on: all steps of a rollout."""
+
+    def after(*epochs: int) -> list[Tensor]:
+        policy, optimizer = built_policy(folder), torch.optim.SGD
+        optimizers = {"team": optimizer(policy.trainable_parameters(), lr=1.0)}
+        for count in epochs:
+            with torch.autocast("cpu", torch.bfloat16):
+                loop = MultiOptimizerLoop(ATGRPO(max_mismatch=None), count)
+                loop.run({"team": policy}, optimizers, {"team": some_groups()}, 1.0, 0, CPU)
+        return weights(policy)
+
+    assert same(after(2), after(1, 1)) and not same(after(2), after(1))
+
+
 def test_flat_groups_weigh_nothing_unless_they_are_kept(folder: Path):
     rng = random.Random(3)
     flat = [random_group(rng, flat=True, task=f"flat-{i}") for i in range(3)]
@@ -288,7 +319,7 @@ def test_a_step_on_one_roles_policy_leaves_the_others_bits(folder: Path):
     assert [metrics[f"{n}/flat_groups"] for n in "abc"] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("bad", [math.nan, -1e9])
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
 def test_a_loss_that_is_not_finite_stops_the_run_and_moves_nothing(folder: Path, bad: float):
     policy = built_policy(folder, token_budget=1)
     groups = some_groups()
