@@ -390,7 +390,9 @@ def test_the_share_of_clipped_tokens_is_weighed_as_the_loss_is(folder: Path):
     gain = candidate((7, END), 1.0, sampling_logprobs=(-20.0,) * 2, weight=0.1)
     loss = candidate((8, 9, END), -1.0, sampling_logprobs=(-20.0,) * 3, weight=0.1)
     still = candidate((3, END), 0.0, weight=0.0)
-    metrics = train({"team": built_policy(folder)}, {"team": [group((5,), [gain, loss, still])]})
+    groups = [group((5,), [gain, loss, still])]
+    algorithm = ATGRPO(max_mismatch=None)
+    metrics = train({"team": built_policy(folder)}, {"team": groups}, algorithm)
     assert metrics["team/clip_frac"] == pytest.approx(0.4)
     assert metrics["team/flat_groups"] == 0  # though one candidate has no advantage
 
