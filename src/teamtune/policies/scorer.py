@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from teamtune.errors import ConfigError
+from teamtune.policies.attention import FULL, NAME, SLIDING, Layout
 
 if TYPE_CHECKING:
     from teamtune.experience.packing import PackedBatch
-
-
-FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 def check_scorable(config: Any) -> None:
@@ -52,15 +50,11 @@ class TokenScorer(nn.Module):
         The temperature divides the logits, as in sampling. Without `entropy` its values carry no
         gradient.
         """
-        body = self.lm.get_decoder()
-        dtype = self.lm.get_input_embeddings().weight.dtype
-        if torch.is_autocast_enabled(batch.input_ids.device.type):
-            dtype = torch.get_autocast_dtype(batch.input_ids.device.type)
-        hidden = body(
+        hidden = self.lm.get_decoder()(
             input_ids=batch.input_ids,
             position_ids=batch.position_ids,
-            attention_mask=self._mask(batch, dtype),
             use_cache=False,
+            **self._visibility(batch),
         ).last_hidden_state
         states = hidden.flatten(0, 1)[batch.predicted_from]
         pairs = [
@@ -71,14 +65,20 @@ class TokenScorer(nn.Module):
         ]
         return torch.cat([p[0] for p in pairs]), torch.cat([p[1] for p in pairs])
 
-    def _mask(self, batch: "PackedBatch", dtype: torch.dtype) -> Any:
-        """What the blocks may see; one mask for each kind of block where a model has two."""
+    def _visibility(self, batch: "PackedBatch") -> dict[str, Any]:
+        """What the blocks may see: a layout, or a mask for each kind of block."""
         config = self.lm.config.get_text_config()
+        if config._attn_implementation == NAME:
+            return {"packed": Layout(batch)}
+        device = batch.input_ids.device.type
+        dtype = self.lm.get_input_embeddings().weight.dtype
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
         window = getattr(config, "sliding_window", None)
         kinds = set(getattr(config, "layer_types", None) or [SLIDING if window else FULL])
         widths = {FULL: None, SLIDING: window}
         masks = {kind: batch.attention_mask(dtype, widths[kind]) for kind in sorted(kinds)}
-        return masks if len(masks) > 1 else masks.popitem()[1]
+        return {"attention_mask": masks if len(masks) > 1 else masks.popitem()[1]}
 
     def _head(
         self, states: Tensor, targets: Tensor, temperature: float, entropy: bool
