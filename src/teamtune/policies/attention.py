@@ -112,10 +112,12 @@ class _InParts(torch.autograd.Function):
         exact = torch.promote_types(query.dtype, torch.float32)
         lse = torch.zeros(query.shape[:2], dtype=exact)
         for part in parts:
-            rows = _gathered(part, query, key, value)
+            heads = _rows_of_heads(part, query, key)
+            rows = [_by_head(query[part.queries], heads)]
+            rows += [_by_head(x[part.keys], x.shape[1]) for x in (key, value)]
             mask = part.mask(query.dtype)
             pair = _forward(*rows, 0.0, part.causal, attn_mask=mask, scale=scale)
-            seen, own = (x.transpose(1, 2).flatten(0, 1)[part.slots] for x in pair)
+            seen, own = (_by_token(x, part.queries)[part.slots] for x in pair)
             if part.merged:
                 before = lse[part.tokens]
                 both = torch.logaddexp(before, own)
@@ -133,26 +135,36 @@ class _InParts(torch.autograd.Function):
         query, key, value, out, lse = ctx.saved_tensors
         sums = [torch.zeros(x.shape, dtype=lse.dtype) for x in (query, key, value)]
         for part in ctx.parts:
+            heads = _rows_of_heads(part, query, key)
             # Filling sees with weight exp(score - inf) = 0, and so nothing comes back from it.
             own = lse.new_full((part.queries.numel(), lse.shape[1]), math.inf)
             own[part.slots] = lse[part.tokens]
             grads = _backward(
-                grad[part.queries].transpose(1, 2),
-                *_gathered(part, query, key, value),
-                out[part.queries].transpose(1, 2),
-                own.unflatten(0, part.queries.shape).transpose(1, 2),
+                _by_head(grad[part.queries], heads),
+                _by_head(query[part.queries], heads),
+                *(_by_head(x[part.keys], x.shape[1]) for x in (key, value)),
+                _by_head(out[part.queries], heads),
+                _by_head(own.unflatten(0, part.queries.shape), heads),
                 0.0,
                 part.causal,
                 attn_mask=part.mask(query.dtype),
                 scale=ctx.scale,
             )
             for total, index, new in zip(sums, (part.queries, part.keys, part.keys), grads):
-                new = new.transpose(1, 2).flatten(0, 1).to(total.dtype)
-                total.index_add_(0, index.flatten(), new)
+                total.index_add_(0, index.flatten(), _by_token(new, index).to(total.dtype))
         return *(total.to(query.dtype) for total in sums), None, None
 
 
-def _gathered(part: Part, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """[n, heads, W or M, width] each."""
-    pairs = ((query, part.queries), (key, part.keys), (value, part.keys))
-    return [x[index].transpose(1, 2) for x, index in pairs]
+def _rows_of_heads(part: Part, query: Tensor, key: Tensor) -> int:
+    """Heads that share keys are one long row of queries where all see all: larger products."""
+    return key.shape[1] if part.merged else query.shape[1]
+
+
+def _by_head(x: Tensor, rows: int) -> Tensor:
+    """[n, rows, tokens * heads / rows, ...] of [n, tokens, heads, ...]."""
+    return x.unflatten(2, (rows, -1)).transpose(1, 2).flatten(2, 3)
+
+
+def _by_token(x: Tensor, index: Tensor) -> Tensor:
+    """Back again, [n * tokens, heads, ...], for the tokens `index` [n, tokens]."""
+    return x.unflatten(2, (index.shape[1], -1)).transpose(1, 2).flatten(2, 3).flatten(0, 1)

@@ -159,7 +159,7 @@ def test_a_candidates_keys_are_its_prompts_and_its_own():
 
 
 class Work(TorchDispatchMode):
-    """Pairs of query and key that are scored in the forward pass, and the largest tensor."""
+    """Pairs of tokens that each head scores in the forward pass, and the largest tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,9 +167,10 @@ class Work(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default:
-            (n, _, queries, _), keys = args[0].shape, args[1].shape[2]
+            (n, rows, queries, _), keys = args[0].shape, args[1].shape[2]
             causal = len(args) > 4 and args[4]
-            self.pairs += n * (queries * (queries + 1) // 2 if causal else queries * keys)
+            seen = queries * (queries + 1) // 2 if causal else queries * keys
+            self.pairs += n * rows * seen // HEADS
         out = func(*args, **(kwargs or {}))
         for tensor in out if isinstance(out, (tuple, list)) else [out]:
             if isinstance(tensor, Tensor):
