@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from teamtune.command.allocator import keep_freed_memory
 from teamtune.experience import Candidate, Group, GroupKey
 from teamtune.experience.packing import PADDING, PackedBatch, pack
 from teamtune.inference import Completion
@@ -30,7 +31,12 @@ from teamtune.policies.scorer import TokenScorer
 LAYERS, VOCABULARY = 30, 49152
 SHAPES = ((512, 128, 8), (128, 64, 16), (2048, 512, 4))
 """Tokens of the prompt, tokens of an answer, answers."""
-WAYS = ("visible", "sdpa")
+WAYS = {
+    "as shipped": ("visible", 2**29),
+    "head run twice": ("visible", 0),
+    "dense mask, head run twice": ("sdpa", 0),
+}
+"""Attention, and bytes of the head that are kept for the backward pass."""
 
 
 def model(layers: int) -> LlamaForCausalLM:
@@ -94,45 +100,54 @@ def product_rate(tokens: int, lm: LlamaForCausalLM) -> float:
     return 5 * 2 * tokens * weight.numel() / seconds(lambda: [x @ weight.T for _ in range(5)])
 
 
-def spread(values: list[float], unit: str = "") -> str:
+def spread(values: list[float]) -> str:
     """Median, least and greatest."""
-    return f"{statistics.median(values):.2f}{unit} ({min(values):.2f} to {max(values):.2f})"
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def compare(lm: LlamaForCausalLM, batch: PackedBatch, repeats: int) -> None:
-    """Prints both ways of attention, and that they compute the same."""
+    """Prints each way's time, share of the limit, and how many times as long as the first it takes.
+
+    Raises:
+        AssertionError: Two ways do not compute the same.
+    """
     scorer = TokenScorer(lm)
-    logprobs: dict[str, torch.Tensor] = {}
 
-    def update(way: str) -> None:
+    def update(way: str) -> torch.Tensor:
+        attention, scorer.kept_bytes = WAYS[way]
+        lm.set_attn_implementation(attention)
         lm.zero_grad()
-        logprobs[way] = scorer(batch)[0]
-        (logprobs[way] * batch.advantages).sum().backward()
+        logprobs = scorer(batch)[0]
+        (logprobs * batch.advantages).sum().backward()
+        return logprobs.detach()
 
+    found = [update(way) for way in WAYS]
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], atol=1e-4, rtol=0)
     needed = operations(lm, batch)
     rates: list[float] = []
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(repeats):
         rates.append(product_rate(batch.num_tokens, lm))
         for way in WAYS:
-            lm.set_attn_implementation(way)
             times[way].append(seconds(lambda way=way: update(way)))
     limits = [needed / rate for rate in rates]
-    print(f"  limit {spread(limits, ' s')} at {statistics.median(rates) / 1e9:.0f} G operations/s")
+    print(f"  {'limit':26} {spread(limits)} s, {statistics.median(rates) / 1e9:.0f} G operations/s")
     for way, taken in times.items():
-        reached = [limit / t for limit, t in zip(limits, taken)]
-        print(f"  {way:8} {spread(taken, ' s')}, reaches {spread(reached)} of the limit")
-    gains = [dense / own for own, dense in zip(*(times[way] for way in WAYS))]
-    apart = float((logprobs["visible"] - logprobs["sdpa"]).detach().abs().max())
-    print(f"  {spread(gains)} times as fast; log-probs {apart:.0e} apart", flush=True)
+        reached = spread([limit / own for limit, own in zip(limits, taken)])
+        longer = spread([own / first for own, first in zip(taken, next(iter(times.values())))])
+        print(
+            f"  {way:26} {spread(taken)} s, reaches {reached}, {longer} times the first", flush=True
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--layers", type=int, default=2, help=f"of {LAYERS}")
+    parser.add_argument("--layers", type=int, default=1, help=f"of {LAYERS}")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()
     register()
     lm = model(options.layers)
     print(

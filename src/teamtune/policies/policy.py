@@ -26,7 +26,7 @@ from teamtune.policies.adapter import LoRA, switched_off, whole
 from teamtune.policies.attention import register
 from teamtune.policies.scorer import TokenScorer, check_scorable
 from teamtune.policies.tiny import TinyLlama
-from teamtune.ranges import Positive, PositiveInt
+from teamtune.ranges import NonNegative, Positive, PositiveInt
 from teamtune.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Policy(L.LightningModule):
         max_grad_norm: Positive = 1.0,
         token_budget: PositiveInt = 16384,
         head_chunk: PositiveInt = 1024,
+        head_kept_gib: NonNegative = 0.5,
         gradient_checkpointing: bool = False,
         attention: Literal["visible", "sdpa", "eager"] = "visible",
         lora: LoRA | None = None,
@@ -66,6 +67,8 @@ class Policy(L.LightningModule):
             max_grad_norm: The gradient's norm is clipped to this.
             token_budget: Most tokens of a micro-batch, padding included.
             head_chunk: Response tokens per pass through the head.
+            head_kept_gib: Room for what the head's backward pass needs of a micro-batch, in GiB;
+                chunks beyond it are computed twice.
             gradient_checkpointing: Recompute the blocks in the backward pass to save memory.
             attention: `visible` computes what a packed row lets its tokens see, in memory that
                 grows with a row's length; `sdpa` and `eager` are those of transformers, behind a
@@ -88,6 +91,7 @@ class Policy(L.LightningModule):
         self.max_grad_norm = max_grad_norm
         self.token_budget = token_budget
         self.head_chunk = head_chunk
+        self.head_kept_gib = head_kept_gib
         self.gradient_checkpointing = gradient_checkpointing
         self.attention = attention
         self.lora = lora
@@ -179,7 +183,8 @@ class Policy(L.LightningModule):
             )
         if self.lora is not None:
             self.lora.attach(lm, self.adapter_seed)
-        scorer = TokenScorer(_without_dropout(lm).train(), self.head_chunk)
+        kept = self.head_kept_gib * 2**30
+        scorer = TokenScorer(_without_dropout(lm).train(), self.head_chunk, kept)
         if mesh is not None:
             from teamtune.policies.sharding import shard
 
