@@ -113,18 +113,19 @@ class _InParts(torch.autograd.Function):
         lse = torch.zeros(query.shape[:2], dtype=exact)
         for part in parts:
             heads = _rows_of_heads(part, query, key)
-            rows = [_by_head(query[part.queries], heads)]
-            rows += [_by_head(x[part.keys], x.shape[1]) for x in (key, value)]
+            rows = [_by_head(query, part.queries, heads)]
+            rows += [_by_head(x, part.keys, x.shape[1]) for x in (key, value)]
             mask = part.mask(query.dtype)
             pair = _forward(*rows, 0.0, part.causal, attn_mask=mask, scale=scale)
-            seen, own = (_by_token(x, part.queries)[part.slots] for x in pair)
+            seen, own = (_by_token(x, part.queries).index_select(0, part.slots) for x in pair)
             if part.merged:
-                before = lse[part.tokens]
+                before = lse.index_select(0, part.tokens)
                 both = torch.logaddexp(before, own)
                 seen = seen * (own - both).exp()[..., None]
-                seen += out[part.tokens] * (before - both).exp()[..., None]
+                seen += out.index_select(0, part.tokens) * (before - both).exp()[..., None]
                 own = both
-            out[part.tokens], lse[part.tokens] = seen.to(out.dtype), own
+            out.index_copy_(0, part.tokens, seen.to(out.dtype))
+            lse.index_copy_(0, part.tokens, own)
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.parts, ctx.scale = parts, scale
         return out
@@ -138,13 +139,13 @@ class _InParts(torch.autograd.Function):
             heads = _rows_of_heads(part, query, key)
             # Filling sees with weight exp(score - inf) = 0, and so nothing comes back from it.
             own = lse.new_full((part.queries.numel(), lse.shape[1]), math.inf)
-            own[part.slots] = lse[part.tokens]
+            own.index_copy_(0, part.slots, lse.index_select(0, part.tokens))
+            rows = [_by_head(x, part.queries, heads) for x in (grad, query)]
+            rows += [_by_head(x, part.keys, x.shape[1]) for x in (key, value)]
+            rows += [_by_head(out, part.queries, heads)]
             grads = _backward(
-                _by_head(grad[part.queries], heads),
-                _by_head(query[part.queries], heads),
-                *(_by_head(x[part.keys], x.shape[1]) for x in (key, value)),
-                _by_head(out[part.queries], heads),
-                _by_head(own.unflatten(0, part.queries.shape), heads),
+                *rows,
+                _heads_first(own.unflatten(0, part.queries.shape), heads),
                 0.0,
                 part.causal,
                 attn_mask=part.mask(query.dtype),
@@ -160,11 +161,15 @@ def _rows_of_heads(part: Part, query: Tensor, key: Tensor) -> int:
     return key.shape[1] if part.merged else query.shape[1]
 
 
-def _by_head(x: Tensor, rows: int) -> Tensor:
-    """[n, rows, tokens * heads / rows, ...] of [n, tokens, heads, ...]."""
+def _by_head(x: Tensor, index: Tensor, rows: int) -> Tensor:
+    """Of [tokens, heads, width] the tokens `index` [n, W]: [n, rows, W * heads / rows, width]."""
+    return _heads_first(x.index_select(0, index.flatten()).unflatten(0, index.shape), rows)
+
+
+def _heads_first(x: Tensor, rows: int) -> Tensor:
     return x.unflatten(2, (rows, -1)).transpose(1, 2).flatten(2, 3)
 
 
 def _by_token(x: Tensor, index: Tensor) -> Tensor:
-    """Back again, [n * tokens, heads, ...], for the tokens `index` [n, tokens]."""
+    """Back again: [n * W, heads, ...], in the order of `index` [n, W]."""
     return x.unflatten(2, (index.shape[1], -1)).transpose(1, 2).flatten(2, 3).flatten(0, 1)
