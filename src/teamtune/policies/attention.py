@@ -2,7 +2,8 @@
 
 On a CPU a prompt and its candidates see themselves, the candidates then see the prompt, all at
 once, and the two are merged by their log-sum-exps. On a GPU it is one call of torch's
-variable-length attention. Memory grows with the length of a row, not with its square.
+variable-length attention. Memory grows with the length of a row, not with its square. Where
+neither works, and for short rows, it is torch's own behind a dense mask.
 """
 
 import math
@@ -16,6 +17,8 @@ from teamtune.policies.layout import Layout, Part, Sequences
 
 NAME = "visible"
 """What transformers knows `attend` by; its keyword `packed` holds the Layout."""
+SHORT = 256
+"""Rows of so many tokens take less time behind a dense mask on a CPU: few calls instead of many."""
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -44,7 +47,8 @@ def attend(
     window = window_of(module.config, module.layer_idx)
     query, key = query.to(value.dtype), key.to(value.dtype)  # autocast leaves norms in float32
     on_cpu = value.device.type == "cpu"
-    if query.shape[-1] != value.shape[-1] or not (on_cpu or _flash(value)):
+    served = value.shape[2] > SHORT if on_cpu else _flash(value)
+    if not served or query.shape[-1] != value.shape[-1]:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
         mask = packed.mask(value.dtype, window)

@@ -1,7 +1,7 @@
 """Attention over packed rows equals that behind the dense mask, and computes what is visible."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +25,14 @@ HUGE = 10**9
 HEADS, KEY_HEADS, WIDTH = 4, 2, 8
 
 
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_short() -> Iterator[None]:
+    """The rows of these tests are, and would be left to a dense mask."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "SHORT", 0)
+        yield
+
+
 def batch_of(*rows: Sequence[int]) -> PackedBatch:
     """Rows of a prompt of so many tokens and answers that feed so many."""
     groups = []
@@ -45,7 +53,10 @@ def drawn(batch: PackedBatch, dtype: torch.dtype, key_heads: int = KEY_HEADS) ->
 
 
 def layer(window: int | None) -> Any:
-    return SimpleNamespace(config=SimpleNamespace(sliding_window=window), layer_idx=0)
+    config = SimpleNamespace(sliding_window=window)
+    return SimpleNamespace(
+        config=config, layer_idx=0, is_causal=True, num_key_value_groups=HEADS // KEY_HEADS
+    )
 
 
 def visible(batch: PackedBatch, window: int | None, rows: list[Tensor]) -> list[Tensor]:
@@ -94,6 +105,19 @@ def test_bfloat16_attends_within_its_rounding(window: int | None):
     for own, other in zip(visible(batch, window, low), masked(batch, window, inputs)):
         assert own.dtype == torch.bfloat16
         torch.testing.assert_close(own.float(), other, atol=0.06, rtol=0.03)
+
+
+@pytest.mark.parametrize("short", [30, 31])
+def test_short_rows_are_left_to_a_dense_mask(monkeypatch, short: int):
+    monkeypatch.setattr(attention, "SHORT", short)
+    batch = batch_of((20, 5, 6))
+    *inputs, back = drawn(batch, torch.float64)
+    packed = Layout(batch)
+    out, _ = attend(layer(12), *inputs, None, packed=packed, scaling=0.3)
+    assert bool(packed._masks) == (short == 31) and bool(packed._parts) == (short == 30)
+    own = [out, *torch.autograd.grad(out, inputs, back)]
+    for one, other in zip(own, masked(batch, 12, [*inputs, back])):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
 
 
 def test_padding_and_filling_take_nothing_and_give_nothing():
