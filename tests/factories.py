@@ -170,6 +170,18 @@ def built_policy(
     return policy
 
 
+def plain_logits(policy: Policy, ids: Sequence[int]) -> torch.Tensor:
+    """[len(ids), vocabulary], by the model alone, its own attention and mask."""
+    assert policy.scorer is not None
+    lm = policy.scorer.lm
+    own = lm.config._attn_implementation
+    lm.set_attn_implementation("eager")
+    try:
+        return lm(input_ids=torch.tensor([ids])).logits[0]
+    finally:
+        lm.set_attn_implementation(own)
+
+
 MOVES_PROMPT = """\
 {{ "L" if role == "planner" else "R" }}{{ " U" * row }} L{{ " D" * column }} R
 {{ " U" * goal_row }} L{{ " D" * goal_column }}

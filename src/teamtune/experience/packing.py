@@ -27,6 +27,8 @@ class PackedBatch:
 
     input_ids: Tensor
     position_ids: Tensor
+    lengths: list[list[int]]
+    """Of each row how many tokens its prompt feeds, and each of its candidates."""
     segments: Tensor
     """[B, L]: 0 for the prompt, k for the k-th candidate of the row, -1 for padding."""
     predicted_from: Tensor
@@ -65,8 +67,9 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> "PackedBatch":
         """The same batch on `device`."""
-        tensors = {n: value.to(device) for n, value in vars(self).items() if n != "answers"}
-        return PackedBatch(**tensors, answers=self.answers)
+        plain = {"answers": self.answers, "lengths": self.lengths}
+        tensors = {n: value.to(device) for n, value in vars(self).items() if n not in plain}
+        return PackedBatch(**tensors, **plain)
 
     @property
     def num_tokens(self) -> int:
@@ -191,6 +194,9 @@ def _build(rows: Sequence[_Row]) -> PackedBatch:
     logprobs = np.fromiter(chain(c.sampling_logprobs for c in answers), dtype=np.float32)
     advantages = np.fromiter(chain(_advantages(c) for c in answers), dtype=np.float32)
     return PackedBatch(
+        lengths=[
+            [len(row.prompt_ids), *(len(c.token_ids) - 1 for c in row.candidates)] for row in rows
+        ],
         input_ids=torch.from_numpy(ids),
         position_ids=torch.from_numpy(positions),
         segments=torch.from_numpy(segments),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
 import torch
+from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -22,9 +23,10 @@ from teamtune.inference.pretrained import (
     read_tokenizer,
 )
 from teamtune.policies.adapter import LoRA, switched_off, whole
+from teamtune.policies.attention import register
 from teamtune.policies.scorer import TokenScorer, check_scorable
 from teamtune.policies.tiny import TinyLlama
-from teamtune.ranges import Positive, PositiveInt
+from teamtune.ranges import NonNegative, Positive, PositiveInt
 from teamtune.seeds import derive_seed
 
 if TYPE_CHECKING:
@@ -51,8 +53,9 @@ class Policy(L.LightningModule):
         max_grad_norm: Positive = 1.0,
         token_budget: PositiveInt = 16384,
         head_chunk: PositiveInt = 1024,
+        head_kept_gib: NonNegative = 0.5,
         gradient_checkpointing: bool = False,
-        attention: Literal["sdpa", "eager"] = "sdpa",
+        attention: Literal["visible", "sdpa", "eager"] = "visible",
         lora: LoRA | None = None,
         trainable: bool = True,
     ):
@@ -64,8 +67,12 @@ class Policy(L.LightningModule):
             max_grad_norm: The gradient's norm is clipped to this.
             token_budget: Most tokens of a micro-batch, padding included.
             head_chunk: Response tokens per pass through the head.
+            head_kept_gib: Room for what the head's backward pass needs of a micro-batch, in GiB;
+                chunks beyond it are computed twice.
             gradient_checkpointing: Recompute the blocks in the backward pass to save memory.
-            attention: Attention back-end of transformers.
+            attention: `visible` computes what a packed row lets its tokens see, in memory that
+                grows with a row's length; `sdpa` and `eager` are those of transformers, behind a
+                mask that grows with its square.
             lora: Trains an adapter and leaves the weights; null trains all weights.
             trainable: Whether the weights are optimized. Those of a frozen policy are in its engine
                 alone, and no other argument but `model` has an effect.
@@ -84,6 +91,7 @@ class Policy(L.LightningModule):
         self.max_grad_norm = max_grad_norm
         self.token_budget = token_budget
         self.head_chunk = head_chunk
+        self.head_kept_gib = head_kept_gib
         self.gradient_checkpointing = gradient_checkpointing
         self.attention = attention
         self.lora = lora
@@ -165,10 +173,18 @@ class Policy(L.LightningModule):
 
     def _load(self, mesh: "DeviceMesh | None", dtype: torch.dtype) -> TokenScorer:
         assert self.folder is not None, "prepare() comes first"
+        register()
         lm = load(self.folder, torch.float32, self.attention)
+        used = lm.config.get_text_config()._attn_implementation
+        if used != self.attention:
+            rank_zero_warn(
+                f"{self.source}: attention {self.attention} does not compute that of a "
+                f"{type(lm).__name__}; {used} does, behind a mask as large as a row squared"
+            )
         if self.lora is not None:
             self.lora.attach(lm, self.adapter_seed)
-        scorer = TokenScorer(_without_dropout(lm).train(), self.head_chunk)
+        kept = self.head_kept_gib * 2**30
+        scorer = TokenScorer(_without_dropout(lm).train(), self.head_chunk, kept)
         if mesh is not None:
             from teamtune.policies.sharding import shard
 

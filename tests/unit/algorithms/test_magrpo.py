@@ -14,7 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from factories import END, built_policy, candidate, joint, model_folder, redraw, rollouts_of
+from factories import (
+    END,
+    built_policy,
+    candidate,
+    joint,
+    model_folder,
+    plain_logits,
+    redraw,
+    rollouts_of,
+)
 from games import AGENTS, Game, by_place, failing, play, won
 from learning import close, update
 from teamtune.algorithms import ATGRPO, MAGRPO, TokenBatch
@@ -422,9 +431,8 @@ def train(
 
 def token_logprobs(policy: Policy, group: Group, ids: Sequence[int]) -> list[float]:
     """By plain teacher forcing of one answer."""
-    assert policy.scorer is not None
-    whole = torch.tensor([[*group.prompt_ids, *ids]])
-    logits = policy.scorer.lm(whole).logits.log_softmax(-1)[0, len(group.prompt_ids) - 1 : -1]
+    scores = plain_logits(policy, [*group.prompt_ids, *ids]).log_softmax(-1)
+    logits = scores[len(group.prompt_ids) - 1 : -1]
     return logits.gather(1, torch.tensor(ids)[:, None])[:, 0].tolist()
 
 

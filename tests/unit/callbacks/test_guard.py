@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engines import team
-from factories import built_policy, model_folder
+from factories import built_policy, model_folder, plain_logits
 from teamtune.callbacks.weight_sync import WeightSync, WeightSyncError, probe_difference
 from teamtune.inference import Completion, RolloutEngine
 
@@ -24,7 +24,7 @@ class Off(RolloutEngine):
 
     async def generate(self, prompt_ids, n=1, sampling=None, seed=0):
         with torch.no_grad():
-            logits = self.policy.scorer.lm(torch.tensor([[*prompt_ids, *IDS]])).logits[0]
+            logits = plain_logits(self.policy, [*prompt_ids, *IDS])
         right = logits[len(prompt_ids) - 1 : -1].log_softmax(-1)[range(4), list(IDS)]
         return [Completion(IDS, tuple((right + self.off).tolist()), "", "stop", 0)] * n
 

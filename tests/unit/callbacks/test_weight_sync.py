@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engines import team
-from factories import VOCABULARY, built_policy, model_folder
+from factories import VOCABULARY, built_policy, model_folder, plain_logits
 from teamtune.callbacks.weight_sync import WeightSync, WeightSyncError, probe_difference
 from teamtune.inference import Completion, RolloutEngine, Sampling
 from teamtune.policies import Policy
@@ -31,7 +31,7 @@ class Shifted(RolloutEngine):
         self.asked.append((list(prompt_ids), n, sampling, seed))
         said = IDS[: sampling.max_tokens]
         with torch.no_grad():
-            logits = self.policy.scorer.lm(torch.tensor([[*prompt_ids, *said]])).logits[0]
+            logits = plain_logits(self.policy, [*prompt_ids, *said])
         scores = (logits[len(prompt_ids) - 1 : -1] / sampling.temperature).log_softmax(-1)
         right = scores[range(len(said)), list(said)].tolist()
         off = [x + self.shift for x in right]
@@ -75,7 +75,7 @@ def test_log_probs_that_are_off_by_more_than_the_tolerance_end_the_run(
 
 
 def test_the_mean_decides_and_the_largest_is_told(policy):
-    """Two different answers of eight tokens, one token of which is off by 0.32: 0.02 in the mean."""
+    """Two different answers of eight tokens, one token off by 0.32: 0.02 in the mean."""
     for more in (0.32, -0.32):
         found = probe_difference(policy, Shifted(policy, more=more), 0.7, 8, CPU)
         assert found.mean == pytest.approx(0.02, abs=1e-5)

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from factories import END, VOCABULARY, built_policy, candidate, group, model_folder, random_group
+from factories import (
+    END,
+    VOCABULARY,
+    built_policy,
+    candidate,
+    group,
+    model_folder,
+    plain_logits,
+    random_group,
+)
 from teamtune.experience import Candidate, Group
 from teamtune.experience.packing import PADDING, PackedBatch, pack, placeholder
 from teamtune.policies import Policy
@@ -25,11 +34,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def plain_logprobs(policy: Policy, prompt: tuple[int, ...], answer: Candidate) -> Tensor:
     """One row, the model's own causal mask and positions, the whole matrix of logits."""
-    ids = torch.tensor([[*prompt, *answer.token_ids]])
-    assert policy.scorer is not None
-    logits = policy.scorer.lm(input_ids=ids).logits[0, len(prompt) - 1 : -1]
+    logits = plain_logits(policy, [*prompt, *answer.token_ids])[len(prompt) - 1 : -1]
     scores = torch.log_softmax(logits / TEMPERATURE, -1)
-    return scores[torch.arange(len(scores)), ids[0, len(prompt) :]]
+    return scores[torch.arange(len(scores)), torch.tensor(answer.token_ids)]
 
 
 def groups_of_unequal_lengths() -> list[Group]:
@@ -91,7 +98,7 @@ def test_a_candidate_sees_the_prompt_and_its_own_earlier_tokens_only():
     assert [row[1:] for row in visible[0]] == [[int(i == j) for j in range(1, 5)] for i in range(5)]
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["visible", "sdpa", "eager"])
 def test_packed_logprobs_equal_those_of_plain_rows(folder: Path, attention: str):
     policy = built_policy(folder, attention=attention, head_chunk=4)
     groups = groups_of_unequal_lengths()
@@ -102,7 +109,7 @@ def test_packed_logprobs_equal_those_of_plain_rows(folder: Path, attention: str)
             torch.testing.assert_close(packed[g.prompt_ids, c.token_ids], plain, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["visible", "sdpa", "eager"])
 def test_packed_gradients_equal_those_of_plain_rows(folder: Path, attention: str):
     packed = built_policy(folder, attention=attention, head_chunk=4)
     plain = built_policy(folder, attention=attention)
@@ -124,7 +131,7 @@ def test_entropy_is_that_of_the_whole_distribution(folder: Path):
     g = group((5, 6), [candidate((7, END))])
     (batch,) = pack([g], HUGE)
     _, entropy = policy(batch, TEMPERATURE, True)
-    logits = policy.scorer.lm(input_ids=torch.tensor([[5, 6, 7]])).logits[0, 1:]
+    logits = plain_logits(policy, [5, 6, 7])[1:]
     expected = torch.distributions.Categorical(logits=logits / TEMPERATURE).entropy()
     torch.testing.assert_close(entropy, expected, atol=1e-5, rtol=0)
 

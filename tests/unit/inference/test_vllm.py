@@ -21,6 +21,7 @@ from engines import (
     team,
     tiny_model,
 )
+from factories import plain_logits
 from teamtune.callbacks.weight_sync import WeightSync, WeightSyncError
 from teamtune.errors import ConfigError
 from teamtune.inference import Sampling
@@ -251,7 +252,7 @@ def test_greedy_answers_are_scored_at_temperature_one(folder, engine):
 def test_truncated_sampling_is_scored_under_the_truncated_distribution(folder, engine, options):
     answers = ask(engine, n=60, max_tokens=1, **options)
     with torch.no_grad():
-        logits = make_policy(folder).scorer.lm(torch.tensor([[4, 5]])).logits[0, -1:]
+        logits = plain_logits(make_policy(folder), [4, 5])[-1:]
     drawn, logprobs = draw(logits.expand(1000, -1), torch.linspace(0, 1, 1001)[:-1], 1.0, **options)
     expected = dict(zip(drawn.tolist(), logprobs.tolist()))
     assert {c.token_ids[0] for c in answers} <= expected.keys()
@@ -264,7 +265,7 @@ def test_words_are_drawn_as_often_as_they_are_likely(folder, engine):
     count = 4000
     answers = ask(engine, n=count, max_tokens=1)
     with torch.no_grad():
-        logits = make_policy(folder).scorer.lm(torch.tensor([[4, 5]])).logits[0, -1]
+        logits = plain_logits(make_policy(folder), [4, 5])[-1]
     expected = logits.softmax(-1)
     frequencies = torch.bincount(torch.tensor([c.token_ids[0] for c in answers]), minlength=23)
     deviation = (expected * (1 - expected) / count).sqrt()

@@ -19,3 +19,4 @@ def test_a_generation_configuration_that_transformers_refuses_to_save_goes_along
     assert (exported / "generation_config.json").read_text() == path.read_text()
     names = {entry.name for entry in exported.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert "visible" not in (exported / "config.json").read_text()  # the trainer's attention

@@ -20,7 +20,7 @@ class Given(nn.Module):
         super().__init__()
         self.logits = nn.Parameter(logits)
         self.embeddings = nn.Embedding(len(logits), 1)
-        config = SimpleNamespace(**config)
+        config = SimpleNamespace(_attn_implementation="sdpa", vocab_size=len(logits), **config)
         config.get_text_config = lambda: config
         self.config = config
 

@@ -18,6 +18,7 @@ from factories import (
     candidate,
     group,
     model_folder,
+    plain_logits,
     random_group,
     redraw,
     rollouts_of,
@@ -166,8 +167,8 @@ def scores(policy: Policy, groups: Sequence[Group], temperature: float) -> list[
     found = []
     for g in groups:
         for c in g.candidates:
-            ids = torch.tensor([[*g.prompt_ids, *c.token_ids]])
-            logits = policy.scorer.lm(ids).logits[0, len(g.prompt_ids) - 1 : -1].detach()
+            logits = plain_logits(policy, [*g.prompt_ids, *c.token_ids])
+            logits = logits[len(g.prompt_ids) - 1 : -1].detach()
             found.append((logits / temperature).log_softmax(-1))
     return found
 
