@@ -9,7 +9,8 @@ once and weigh as much as all of them.
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,9 +68,10 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> "PackedBatch":
         """The same batch on `device`."""
-        plain = {"answers": self.answers, "lengths": self.lengths}
-        tensors = {n: value.to(device) for n, value in vars(self).items() if n not in plain}
-        return PackedBatch(**tensors, **plain)
+        moved: dict[str, Any] = {
+            n: x.to(device) for n, x in vars(self).items() if isinstance(x, Tensor)
+        }
+        return replace(self, **moved)
 
     @property
     def num_tokens(self) -> int:

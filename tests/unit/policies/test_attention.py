@@ -36,9 +36,9 @@ def nothing_is_short() -> Iterator[None]:
 def batch_of(*rows: Sequence[int]) -> PackedBatch:
     """Rows of a prompt of so many tokens and answers that feed so many."""
     groups = []
-    for prompt, *answers in rows:
+    for i, (prompt, *answers) in enumerate(rows):
         different = [candidate((3 + k, *[5] * n)) for k, n in enumerate(answers)]
-        groups.append(group([4] * prompt, different))
+        groups.append(group([4] * prompt, different, task=f"t{i}"))
     (batch,) = pack(groups, HUGE)
     return batch
 
