@@ -186,7 +186,7 @@ MOVES_PROMPT = """\
 {{ "L" if role == "planner" else "R" }}{{ " U" * row }} L{{ " D" * column }} R
 {{ " U" * goal_row }} L{{ " D" * goal_column }}
 {% for line in grid %}{% for c in line %} {{ "U" if c == "." else "D" }}{% endfor %}{% endfor %}
-L {{ proposals[0] | join(" ") if proposals and proposals[0] else "" }}
+ L {{ proposals[0] | join(" ") if proposals and proposals[0] else "" }}
 """
 
 
