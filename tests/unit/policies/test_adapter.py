@@ -34,7 +34,7 @@ def trained(folder: Path, **settings: Any) -> Policy:
     adam = {"optimizer": lambda p: torch.optim.AdamW(p, lr=0.05)}
     policy = built_policy(folder, True, lora=LoRA(rank=2, alpha=8.0), **{**adam, **settings})
     optimizer = policy.optimizer_factory(policy.trainable_parameters())
-    loop = MultiOptimizerLoop(ATGRPO(kl_coef=0.1, max_mismatch=None))
+    loop = MultiOptimizerLoop(ATGRPO(kl_coef=0.1))
     for step in range(3):
         rng = random.Random(step)
         groups = [random_group(rng, task=f"task-{i}") for i in range(4)]
@@ -135,9 +135,11 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def test_recomputation_gives_the_same_training(tmp_path):
+    """By SGD: AdamW makes a whole step of a gradient that is rounding alone."""
     folder = model_folder(tmp_path)
-    plain = logprobs(trained(folder))
-    recomputed = logprobs(trained(folder, gradient_checkpointing=True, token_budget=25))
+    sgd: dict[str, Any] = {"optimizer": lambda p: torch.optim.SGD(p, lr=1.0)}
+    plain = logprobs(trained(folder, **sgd))
+    recomputed = logprobs(trained(folder, **sgd, gradient_checkpointing=True, token_budget=25))
     torch.testing.assert_close(recomputed, plain, rtol=0, atol=1e-5)
 
 
