@@ -33,7 +33,7 @@ def test_help_shows_each_argument_s_line(capsys: Capture):
         "Rollout steps between checkpoints",
         "Logits are divided by it before sampling",
         "A run stops when a larger share",
-        "Largest difference of a token's log-prob",
+        "Mean difference of a token's log-prob",
     ):
         assert line in fit, line
 

@@ -182,9 +182,6 @@ class TeamCLI(LightningCLI):
         # Others cast the fp32 master weights or need a scaler, which the loop has not.
         if (precision := self.trainer.precision) not in ("32-true", "bf16-mixed"):
             raise ConfigError(f"trainer.precision: got {precision!r}, allowed: 32-true, bf16-mixed")
-        if self.subcommand == "fit":
-            rollout, memory = (self._get(self.config_init, key) for key in ("rollout", "memory"))
-            memory.check(module, self.trainer, rollout, self.datamodule.tasks_per_step)
         given = self._get(self.config_init, "trainer")["callbacks"]
         samples = config.rollout.evaluation_samples
         check_callbacks(given, metric_names(module, self.datamodule.environment, samples))
@@ -202,6 +199,9 @@ class TeamCLI(LightningCLI):
             rank_zero_only(print)(
                 "no --ckpt_path: evaluating the team as the configuration builds it"
             )
+        if self.subcommand == "fit":  # last, for it prints what is planned
+            rollout, memory = (self._get(self.config_init, key) for key in ("rollout", "memory"))
+            memory.check(module, self.trainer, rollout, self.datamodule.tasks_per_step)
 
     def _tell_children(self, number: int, frame: FrameType | None) -> None:
         """In place of Lightning's answer to SIGTERM, whose broadcast waits for ranks that do not.
