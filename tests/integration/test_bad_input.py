@@ -208,6 +208,8 @@ VALUES: list[tuple[str, Any, str]] = [
     (f"{POLICY}.model.init_args.num_heads", 0, ": got 0, allowed: a whole number above 0"),
     ("model.algorithm.init_args.entropy_target", 0.5, "no effect with entropy_coef 0"),
     ("seed_everything", -1, "-1 is not in bounds"),
+    # an agent may be called anything, and a class in its place is built by nobody
+    ("model.policy_map.class_path", "teamtune.envs.PlanPath", ""),
 ]
 
 

@@ -32,7 +32,7 @@ def instantiate(parser: ArgumentParser, config: Namespace, subcommand: str) -> N
     """
     builder = Builder(config[subcommand])
     named = config.clone()
-    for key, node in list(nodes(named[subcommand])):
+    for key, node in list(nodes(named[subcommand], free=False)):
         if _names_a_class(node.get("class_path")):
             node["dict_kwargs"] = {**(node.get("dict_kwargs") or {}), KEY: f"{key}.init_args"}
     try:
@@ -92,26 +92,35 @@ def place(error: Exception, key: str, names: Any, sections: Any) -> str:
     return message if first in sections or not key else f"{key}: {message}"
 
 
-def nodes(value: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """All mappings below `value` and their keys; the mappings are the configuration's own."""
-    if isinstance(value, Namespace):
+def nodes(value: Any, key: str = "", free: bool = True) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All mappings below `value` and their keys; the mappings are the configuration's own.
+
+    Args:
+        value: What was parsed.
+        key: Its own.
+        free: Whether mappings count whose names are the user's, such as a policy map: the parser
+            leaves them as they are, and builds nothing of what they say themselves.
+    """
+    parsed = isinstance(value, Namespace)
+    if parsed:
         value = vars(value)
     if isinstance(value, dict):
-        yield key, value
+        if parsed or free:
+            yield key, value
         items: Iterable[tuple[Any, Any]] = value.items()
     else:
         items = enumerate(value) if isinstance(value, list) else ()
     for name, item in items:
         if name == "dict_kwargs":
             continue  # nothing in there is built
-        yield from nodes(item, f"{key}.{name}" if key else str(name))
+        yield from nodes(item, f"{key}.{name}" if key else str(name), free)
 
 
 def _names_a_class(path: Any) -> bool:
     """Whether it is the path of a class; of a function jsonargparse asks no instantiator."""
     try:
         return isinstance(path, str) and inspect.isclass(resolve_name(path))
-    except (ImportError, AttributeError, ValueError):  # in a mapping that is free to hold anything
+    except (ImportError, AttributeError, ValueError):
         return False
 
 
