@@ -5,11 +5,12 @@ what the program printed and has the last word.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from teamtune.envs.answers import boxed_of, code_of, parse
+from teamtune.envs.answers import boxed_of, code_of
+from teamtune.envs.given import FORMAT, WORTH, Given, printed
 from teamtune.envs.math.verifier import Comparison, Verifier
 from teamtune.envs.prompts import folder_of
 from teamtune.envs.revision import AnswerAndRevise, Marks, RevisionState
@@ -22,22 +23,8 @@ REASONER: Final = "reasoner"
 TOOL: Final = "tool"
 Role = Literal["reasoner", "tool"]
 
-FORMAT, CORRECT = 0.2, 0.8
-"""Of the reasoner's local reward: an answer in a box, and a correct one."""
-COMPILES, RUNS = 0.1, 0.1
-"""Of the tool's, beside 0.8 for a correct answer: a program that parses and comes to its end."""
 MAX_SHOWN = 500
 """Characters of an answer that agents are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """An agent's answer: the mathematics in it, and what its form alone is worth."""
-
-    answer: str | None
-    form: float
-    trouble: str = ""
-    """Why there is no mathematics, for the agents."""
 
 
 class Math(AnswerAndRevise):
@@ -98,7 +85,7 @@ class Math(AnswerAndRevise):
         return {"problem": task.data["problem"]}
 
     async def judge(self, task: Task, answers: Mapping[str, str]) -> Marks:
-        given: dict[str, _Given] = {}
+        given: dict[str, Given] = {}
         verdicts: dict[str, Comparison] = {}
         for agent, text in answers.items():
             given[agent] = _boxed(text) if agent == REASONER else await self._printed(text)
@@ -108,13 +95,13 @@ class Math(AnswerAndRevise):
             told["program"] = code_of(answers[TOOL])
         return Marks(
             team=float(verdicts[self.speaker] == "equal"),
-            local={a: given[a].form + CORRECT * (verdicts[a] == "equal") for a in given},
+            local={a: given[a].form + WORTH * (verdicts[a] == "equal") for a in given},
             malformed=tuple(a for a in given if verdicts[a] in ("unreadable", "too slow")),
             agreed=len(given) > 1 and await self._agree(given, verdicts),
             told=told,
         )
 
-    async def _agree(self, given: Mapping[str, _Given], verdicts: Mapping[str, Comparison]) -> bool:
+    async def _agree(self, given: Mapping[str, Given], verdicts: Mapping[str, Comparison]) -> bool:
         """Whether both answers are the same, right or wrong."""
         if set(verdicts.values()) != {"different"}:
             return set(verdicts.values()) == {"equal"}
@@ -125,18 +112,12 @@ class Math(AnswerAndRevise):
             return "unreadable"
         return await self.verifier.compare(gold, answer)
 
-    async def _printed(self, text: str) -> _Given:
+    async def _printed(self, text: str) -> Given:
         """The last line that the program in an answer prints."""
-        program = code_of(text)
-        if not program or parse(program) is None:
-            return _Given(None, 0.0, "There was no program.")
         assert self.sandbox is not None
-        result = await self.sandbox.run(program)
-        if result.status != "passed":
-            return _Given(None, COMPILES, f"The program failed: {result.error}")
-        lines = (line.strip() for line in reversed(result.stdout.split("\n")))
-        printed = next((line for line in lines if line), None)
-        return _Given(printed, COMPILES + RUNS, "The program printed nothing.")
+        found = await printed(self.sandbox, text)
+        last = None if found.answer is None else found.answer.split("\n")[-1].strip()
+        return replace(found, answer=last)
 
     def sample_actions(self, state: RevisionState, agent: str) -> list[str]:
         gold = state.task.data["answer"]
@@ -145,13 +126,13 @@ class Math(AnswerAndRevise):
         return [f"```python\nanswer = {a!r}\nprint(answer)\n```" for a in (gold, "17", "")]
 
 
-def _boxed(text: str) -> _Given:
+def _boxed(text: str) -> Given:
     """What is in the last box of an answer."""
     boxed = boxed_of(text)
-    return _Given(boxed, FORMAT) if boxed else _Given(None, 0.0, "There was no answer in a box.")
+    return Given(boxed, FORMAT) if boxed else Given(None, 0.0, "There was no answer in a box.")
 
 
-def _told(found: _Given) -> str:
+def _told(found: Given) -> str:
     """An answer for the agents to see, or why there is none."""
     text = found.answer or found.trouble
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + " ... (cut)"

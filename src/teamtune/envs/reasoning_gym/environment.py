@@ -5,11 +5,12 @@ solver and one who checks. From the second turn on both see what came of the las
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from teamtune.envs.answers import MAX_LENGTH, boxed_of, code_of, parse, tagged_of
+from teamtune.envs.answers import MAX_LENGTH, boxed_of, code_of, tagged_of
+from teamtune.envs.given import FORMAT, WORTH, Given, printed
 from teamtune.envs.prompts import folder_of
 from teamtune.envs.reasoning_gym.library import Library, Score
 from teamtune.envs.revision import AnswerAndRevise, Marks, RevisionState
@@ -30,22 +31,8 @@ ROLES: Mapping[Team, tuple[str, ...]] = {
 }
 """Of every team, the one whose answer is the team's comes first."""
 
-FORMAT, WORTH = 0.2, 0.8
-"""Of a local reward: an answer that can be read, and what it is worth to the verifier."""
-COMPILES, RUNS = 0.1, 0.1
-"""Of the tool's, in place of the first: a program that parses and comes to its end."""
 MAX_SHOWN = 1000
 """Characters of an answer, or of a checker's words, that agents are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """An agent's answer, and what its form alone is worth."""
-
-    answer: str | None
-    form: float
-    trouble: str = ""
-    """Why there is no answer, for the agents."""
 
 
 class ReasoningGym(AnswerAndRevise):
@@ -127,7 +114,7 @@ class ReasoningGym(AnswerAndRevise):
         return {"question": task.data["question"], "agents": self.agents}
 
     async def judge(self, task: Task, answers: Mapping[str, str]) -> Marks:
-        given: dict[str, _Given] = {}
+        given: dict[str, Given] = {}
         scores: dict[str, Score] = {}
         for agent, text in answers.items():
             given[agent] = await self._printed(text) if agent == TOOL else _said(text)
@@ -145,25 +132,19 @@ class ReasoningGym(AnswerAndRevise):
             told=told,
         )
 
-    async def _score(self, task: Task, found: _Given) -> Score:
+    async def _score(self, task: Task, found: Given) -> Score:
         if found.answer is None:
             return Score(trouble=found.trouble)
         problem = {name: task.data[name] for name in ("question", "answer", "metadata")}
         return await self.library.score(problem, found.answer)
 
-    async def _printed(self, text: str) -> _Given:
+    async def _printed(self, text: str) -> Given:
         """What the program in an answer prints."""
-        program = code_of(text)
-        if not program or parse(program) is None:
-            return _Given(None, 0.0, "There was no program.")
         assert self.sandbox is not None
-        result = await self.sandbox.run(program)
-        if result.status != "passed":
-            return _Given(None, COMPILES, f"The program failed: {result.error}")
-        printed = result.stdout.strip()
-        if len(printed) > MAX_LENGTH:
-            return _Given(None, COMPILES + RUNS, "The program printed too much.")
-        return _Given(printed or None, COMPILES + RUNS, "The program printed nothing.")
+        found = await printed(self.sandbox, text)
+        if len(found.answer or "") > MAX_LENGTH:
+            return replace(found, answer=None, trouble="The program printed too much.")
+        return found
 
     def sample_actions(self, state: RevisionState, agent: str) -> list[str]:
         gold = state.task.data["answer"] or "0"
@@ -173,13 +154,13 @@ class ReasoningGym(AnswerAndRevise):
         return [f"It is <answer>{answer}</answer>." for answer in answers]
 
 
-def _said(text: str) -> _Given:
+def _said(text: str) -> Given:
     """The answer in a text."""
     found = tagged_of(text, "answer")
     if found is None and "<answer>" not in text:
         line = text.strip()
         found = boxed_of(text) or (line if "\n" not in line else None)
-    return _Given(found, FORMAT) if found else _Given(None, 0.0, "There was no answer.")
+    return Given(found, FORMAT) if found else Given(None, 0.0, "There was no answer.")
 
 
 def _agree(answers: list[str | None]) -> bool:
