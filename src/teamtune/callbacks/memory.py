@@ -119,6 +119,7 @@ def _learner(policy: Policy, reference: bool, known: bool, device: int | None) -
         copies=0 if known else 2 if reference and policy.lora is None else 1,
         token_budget=policy.token_budget,
         head_chunk=policy.head_chunk,
+        head_kept=GIB * policy.head_kept_gib,
         checkpointing=policy.gradient_checkpointing,
     )
 

@@ -82,6 +82,8 @@ class Learner:
     """Of all weights: 2 with a reference, 0 where the base beneath an adapter is another's."""
     token_budget: int
     head_chunk: int
+    head_kept: float
+    """Bytes of logits that the head may keep for its backward pass."""
     checkpointing: bool
 
     def kept(self, precision: Precision, checkpointing: bool) -> tuple[float, float]:
@@ -97,9 +99,12 @@ class Learner:
         )
 
     def head(self, precision: Precision) -> float:
-        """Bytes of a chunk's logits, with their gradients, and of the head's own gradient."""
+        """Bytes of a chunk's logits, with their gradients, of the head's own gradient, and of the
+        logits that are kept."""
         size = 4 if precision == "float32" else 2
-        return self.shape.vocabulary * (16.0 * self.head_chunk + size * self.shape.hidden)
+        logits = 4.0 * self.shape.vocabulary * self.token_budget
+        chunk = self.shape.vocabulary * (16.0 * self.head_chunk + size * self.shape.hidden)
+        return chunk + min(self.head_kept, logits)
 
     def gathered(self, precision: Precision, ranks: int) -> float:
         """Bytes of weights in the form in which they compute: two blocks at a time, the rest

@@ -33,6 +33,7 @@ def learner(**settings) -> Learner:
         "copies": 1,
         "token_budget": 100,
         "head_chunk": 5,
+        "head_kept": 0.0,
         "checkpointing": False,
     }
     return Learner(**{**given, **settings})
@@ -74,6 +75,13 @@ def test_policies_add_up_and_the_heavier_one_is_updated():
     assert found.head == 0  # 7 * (16 * 5 + 4 * 10), less than a block's backward pass
     assert found.peak == 8000 + 16000 + 4000 + 500 + found.activations
     assert (found.loading, found.saving) == (4000, 24000)
+
+
+def test_logits_that_the_head_keeps_count_as_far_as_there_are_any():
+    # a chunk and its own gradient, as above, and 100 tokens of 7 float32 at most
+    assert learner().head("float32") == 7 * (16 * 5 + 4 * 10)
+    assert learner(head_kept=1000.0).head("float32") == 7 * (16 * 5 + 4 * 10) + 1000
+    assert learner(head_kept=1e9).head("float32") == 7 * (16 * 5 + 4 * 10) + 4 * 7 * 100
 
 
 def test_weights_are_shared_by_ranks_and_gathered_block_by_block():
