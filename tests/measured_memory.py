@@ -63,7 +63,8 @@ def measure(
     loop.run({"team": policy}, optimizers, {"team": groups}, 1.0, 0, CPU)
     peak = resident("VmHWM") - before
     shape = Shape.of(recipe.config())
-    learner = Learner(shape, shape.weights, 2.0, 0.0, 1, tokens, 512, checkpointing)
+    kept = policy.head_kept_gib * 2**30
+    learner = Learner(shape, shape.weights, 2.0, 0.0, 1, tokens, 512, kept, checkpointing)
     return peak, plan([learner], 0.0, "float32", 1, 1).peak
 
 

@@ -99,12 +99,12 @@ class Learner:
         )
 
     def head(self, precision: Precision) -> float:
-        """Bytes of a chunk's logits, with their gradients, of the head's own gradient, and of the
-        logits that are kept."""
+        """Bytes of a chunk's logits, with their gradients, of the head's own gradient, and of what
+        is kept of other chunks."""
         size = 4 if precision == "float32" else 2
-        logits = 4.0 * self.shape.vocabulary * self.token_budget
+        others = 4.0 * self.shape.vocabulary * max(0, self.token_budget - self.head_chunk)
         chunk = self.shape.vocabulary * (16.0 * self.head_chunk + size * self.shape.hidden)
-        return chunk + min(self.head_kept, logits)
+        return chunk + min(self.head_kept, others)
 
     def gathered(self, precision: Precision, ranks: int) -> float:
         """Bytes of weights in the form in which they compute: two blocks at a time, the rest
