@@ -19,11 +19,16 @@ IDS = (3, 5, 4, 9, 9, 3, 7, 8)
 
 
 class Shifted(RolloutEngine):
-    """Says IDS, with the policy's log-probs; all are off by `shift`, the last one by `more`."""
+    """Says IDS with the policy's log-probs, all off by `shift`, those of the last answer by `more`.
 
-    def __init__(self, policy: Policy, shift: float = 0.0, context: int = 64, more: float = 0.0):
+    The latter is of each token, or of the last one alone.
+    """
+
+    def __init__(
+        self, policy: Policy, shift: float = 0.0, context: int = 64, more: float | list[float] = 0.0
+    ):
         self.policy, self.shift, self.context_length = policy, shift, context
-        self.more = more
+        self.more = more if isinstance(more, list) else [0.0] * (len(IDS) - 1) + [more]
         self.asked: list[Any] = []
         self.loaded: list[int] = []
 
@@ -35,7 +40,7 @@ class Shifted(RolloutEngine):
         scores = (logits[len(prompt_ids) - 1 : -1] / sampling.temperature).log_softmax(-1)
         right = scores[range(len(said)), list(said)].tolist()
         off = [x + self.shift for x in right]
-        last = [*off[:-1], off[-1] + self.more]
+        last = [x + more for x, more in zip(off, self.more[-len(off) :])]
         return [Completion(said, tuple(x), "", "stop", 0) for x in [off] * (n - 1) + [last]]
 
     def load_weights(self, named_tensors, version):
@@ -91,6 +96,23 @@ def test_the_mean_decides_and_the_largest_is_told(policy):
         WeightSync(tolerance).sync(module)
         assert told[0]["team/probe_mean"] == pytest.approx(0.02, abs=1e-5)
         assert told[0]["team/probe_max"] == pytest.approx(0.32, abs=1e-5)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_one_log_prob_that_is_no_number_ends_the_run(policy, bad):
+    with pytest.raises(WeightSyncError, match="by inf"):
+        WeightSync(tolerance=0.1).sync(team(policy, Shifted(policy, more=bad), 1))
+
+
+def test_rounding_of_bfloat16_stops_no_run(policy):
+    """With a spread of 0.05 the largest of a probe is above 0.1 now and then."""
+    torch.manual_seed(0)
+    largest: list[float] = []
+    for _ in range(40):
+        module = team(policy, Shifted(policy, more=(0.05 * torch.randn(8)).tolist()), 1)
+        module.report = lambda told: largest.append(told["team/probe_max"])
+        WeightSync(tolerance=0.1).sync(module)
+    assert len(largest) == 40 and max(largest) > 0.1
 
 
 def test_the_probe_is_a_few_short_answers_to_random_ids_drawn_anew_for_every_version(policy):
